@@ -2,13 +2,13 @@ package commit_test
 
 import (
 	"context"
-	"reflect"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/sdf"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/io/rtrackers/offsetrange"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 	_ "github.com/apache/beam/sdks/v2/go/pkg/beam/runners/prism"
 )
@@ -17,7 +17,6 @@ func init() {
 	register.DoFn4x2[beam.BundleFinalization, *sdf.LockRTracker, []byte, func(int64), sdf.ProcessContinuation, error](&upstreamSource{})
 	register.Emitter1[int64]()
 	register.Function1x0(upstreamSink)
-	beam.RegisterType(reflect.TypeFor[upstreamRest]())
 }
 
 // upstreamBundles is how many bundles the source of the test makes of itself.
@@ -57,70 +56,36 @@ func TestUpstreamFinalizationStillBroken(t *testing.T) {
 	}
 }
 
-// upstreamRest is the restriction: N bundles are done.
-type upstreamRest struct {
-	N    int64
-	Done bool
-}
-
-// upstreamTracker claims one position per bundle and splits only at a resume.
-type upstreamTracker struct{ rest upstreamRest }
-
-func (t *upstreamTracker) TryClaim(pos any) bool {
-	if t.rest.Done {
-		return false
-	}
-	t.rest.N = pos.(int64)
-	return true
-}
-
-func (t *upstreamTracker) TrySplit(fraction float64) (primary, residual any, err error) {
-	if fraction > 0 || t.rest.Done {
-		return t.rest, nil, nil
-	}
-	residual = t.rest
-	t.rest.Done = true
-	return t.rest, residual, nil
-}
-
-func (t *upstreamTracker) GetError() error                 { return nil }
-func (t *upstreamTracker) GetProgress() (float64, float64) { return 0, 1 }
-func (t *upstreamTracker) IsDone() bool                    { return t.rest.Done }
-func (t *upstreamTracker) GetRestriction() any             { return t.rest }
-
 // upstreamSource registers a callback of the SDK in each of its bundles.
 type upstreamSource struct{}
 
-func (*upstreamSource) CreateInitialRestriction([]byte) upstreamRest { return upstreamRest{} }
-
-func (*upstreamSource) SplitRestriction(_ []byte, r upstreamRest) []upstreamRest {
-	return []upstreamRest{r}
+func (*upstreamSource) CreateInitialRestriction([]byte) offsetrange.Restriction {
+	return offsetrange.Restriction{Start: 0, End: upstreamBundles}
 }
 
-func (*upstreamSource) RestrictionSize([]byte, upstreamRest) float64 { return 1 }
-
-func (*upstreamSource) CreateTracker(r upstreamRest) *sdf.LockRTracker {
-	return sdf.NewLockRTracker(&upstreamTracker{rest: r})
+func (*upstreamSource) SplitRestriction(_ []byte, r offsetrange.Restriction) []offsetrange.Restriction {
+	return []offsetrange.Restriction{r}
 }
 
+func (*upstreamSource) RestrictionSize(_ []byte, r offsetrange.Restriction) float64 { return r.Size() }
+
+func (*upstreamSource) CreateTracker(r offsetrange.Restriction) *sdf.LockRTracker {
+	return sdf.NewLockRTracker(offsetrange.NewTracker(r))
+}
+
+// ProcessElement claims one position, registers, and ends the bundle.
 func (*upstreamSource) ProcessElement(bf beam.BundleFinalization, rt *sdf.LockRTracker, _ []byte, emit func(int64)) (sdf.ProcessContinuation, error) {
-	n := rt.GetRestriction().(upstreamRest).N + 1
-	if !rt.TryClaim(n) {
-		return sdf.ResumeProcessingIn(0), nil
+	position := rt.GetRestriction().(offsetrange.Restriction).Start
+	if !rt.TryClaim(position) {
+		return sdf.StopProcessing(), nil
 	}
 	upstreamRegistered.Add(1)
 	bf.RegisterCallback(time.Minute, func() error {
 		upstreamRan.Add(1)
 		return nil
 	})
-	emit(n)
-	if n < upstreamBundles {
-		return sdf.ResumeProcessingIn(0), nil
-	}
-	rt.Mu.Lock()
-	defer rt.Mu.Unlock()
-	rt.Rt.(*upstreamTracker).rest.Done = true
-	return sdf.StopProcessing(), nil
+	emit(position)
+	return sdf.ResumeProcessingIn(0), nil
 }
 
 func upstreamSink(int64) {}
