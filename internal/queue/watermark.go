@@ -1,0 +1,287 @@
+package queue
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
+)
+
+// A WatermarkPolicy says how the watermark follows the messages.
+type WatermarkPolicy string
+
+const (
+	// PublishTime follows the event times of what is held and was received
+	// lately, and the clock when the queue is quiet (see Watermark).
+	PublishTime WatermarkPolicy = "publishTime"
+	// PublishTimeWithMaxLag is PublishTime, but never further than MaxLag behind
+	// the clock. What is older than that is late.
+	PublishTimeWithMaxLag WatermarkPolicy = "publishTimeWithMaxLag"
+	// WallTime is the clock less Slack. Everything older is late.
+	WallTime WatermarkPolicy = "wallTime"
+	// UserFunction asks Function.
+	UserFunction WatermarkPolicy = "user"
+)
+
+// Watermark configures a Reader's watermark. The algorithm promises that no
+// first delivery is late as long as an overtaken message arrives within half a
+// Window of the first that overtook it, and an available message is received
+// within Slack. Redeliveries later than Horizon can be late.
+type Watermark struct {
+	Policy WatermarkPolicy
+	// Window is how long a received time holds the watermark. Default 60 s.
+	Window time.Duration
+	// IdleAfter is the silence after which a connected, unblocked reader counts
+	// as idle. Default 5 s.
+	IdleAfter time.Duration
+	// Slack is how far an idle reader stays behind the clock. Default 10 s.
+	Slack time.Duration
+	// MaxLag is the bound of PublishTimeWithMaxLag.
+	MaxLag time.Duration
+	// Horizon is how long given-back times hold the watermark, and how long a
+	// reader that takes a slot over does not count as idle.
+	Horizon time.Duration
+	// Function is the policy of UserFunction.
+	Function func(WatermarkInput) time.Time
+}
+
+// WatermarkInput is what a user's watermark function may look at.
+type WatermarkInput struct {
+	// Now is the clock.
+	Now time.Time
+	// Current is the watermark so far; a result behind it has no effect.
+	Current time.Time
+	// OldestHeld is the least event time among messages received and not
+	// emitted, zero if there is none.
+	OldestHeld time.Time
+	// OldestRecent is the least event time received during Window, zero if
+	// nothing was.
+	OldestRecent time.Time
+	// NewestReceived is the greatest event time received so far.
+	NewestReceived time.Time
+	// Idle tells that the reader is connected, not blocked, and received nothing
+	// for IdleAfter.
+	Idle bool
+}
+
+func (w Watermark) withDefaults() Watermark {
+	if w.Policy == "" {
+		w.Policy = PublishTime
+	}
+	if w.Window <= 0 {
+		w.Window = time.Minute
+	}
+	if w.IdleAfter <= 0 {
+		w.IdleAfter = 5 * time.Second
+	}
+	if w.Slack <= 0 {
+		w.Slack = 10 * time.Second
+	}
+	if w.Horizon <= 0 {
+		w.Horizon = time.Minute
+	}
+	return w
+}
+
+// WatermarkState is the estimator's state between bundles. It travels with the
+// residual, so that another instance holds what this one gave back.
+type WatermarkState struct {
+	// MS is the watermark in Unix milliseconds.
+	MS int64
+	// FloorMS holds the watermark until FloorUntilMS: the least event time given
+	// back to the broker. MaxInt64 means none.
+	FloorMS, FloorUntilMS int64
+}
+
+// An Estimator is the source's watermark estimator. Unlike the SDK's it never
+// goes backwards and may be read while a split is under way.
+type Estimator struct {
+	mu sync.Mutex
+	s  WatermarkState
+}
+
+// InitialState is the state of a slot that nobody has read.
+func InitialState() WatermarkState {
+	return WatermarkState{MS: mtime.MinTimestamp.Milliseconds(), FloorMS: math.MaxInt64}
+}
+
+// NewEstimator goes on from s.
+func NewEstimator(s WatermarkState) *Estimator { return &Estimator{s: s} }
+
+// CurrentWatermark is the watermark of what was emitted so far.
+func (e *Estimator) CurrentWatermark() time.Time {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return mtime.Time(e.s.MS).ToTime()
+}
+
+// State is the state to go on from.
+func (e *Estimator) State() WatermarkState {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.s
+}
+
+// fresh tells whether nobody has moved the watermark yet.
+func (e *Estimator) fresh() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.s.MS <= mtime.MinTimestamp.Milliseconds()
+}
+
+// advance moves the watermark to t unless that is back, and keeps the floor.
+func (e *Estimator) advance(t time.Time, f floor, now time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if f.until.After(now) {
+		e.s.FloorMS, e.s.FloorUntilMS = f.at.UnixMilli(), f.until.UnixMilli()
+	} else if e.s.FloorUntilMS <= now.UnixMilli() {
+		e.s.FloorMS, e.s.FloorUntilMS = math.MaxInt64, 0
+	}
+	if !t.IsZero() {
+		e.s.MS = max(e.s.MS, t.UnixMilli())
+	}
+}
+
+// close moves the watermark to the end of time: nothing will be emitted any more.
+func (e *Estimator) close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.s.MS = mtime.MaxTimestamp.Milliseconds()
+}
+
+// A floor is a time given back to the broker that may come again until then.
+type floor struct{ at, until time.Time }
+
+// buckets of the moving window
+const windowBuckets = 12
+
+// A bucket holds what was received in one twelfth of the window.
+type bucket struct {
+	start      time.Time
+	least      time.Time     // least event time
+	ahead      time.Duration // greatest event time minus receive time
+	haveEvents bool
+}
+
+// lateness is the reader's memory of received times. Its owner locks.
+type lateness struct {
+	cfg      Watermark
+	born     time.Time // idle rule does not count before
+	buckets  [windowBuckets]bucket
+	newest   time.Time // greatest event time received
+	received time.Time // last receipt, or last (re)connect
+	given    floor
+}
+
+func newLateness(cfg Watermark, now time.Time) *lateness {
+	return &lateness{cfg: cfg.withDefaults(), born: now, received: now}
+}
+
+// observe notes the receipt of an event time.
+func (l *lateness) observe(event, now time.Time) {
+	l.received = now
+	if event.After(l.newest) {
+		l.newest = event
+	}
+	width := l.cfg.Window / windowBuckets
+	start := now.Truncate(width)
+	b := &l.buckets[int(start.UnixNano()/int64(width))%windowBuckets]
+	if !b.start.Equal(start) {
+		*b = bucket{start: start}
+	}
+	if ahead := event.Sub(now); !b.haveEvents || ahead > b.ahead {
+		b.ahead = ahead
+	}
+	if !b.haveEvents || event.Before(b.least) {
+		b.least = event
+	}
+	b.haveEvents = true
+}
+
+// recent is the least event time of the window, and how far the newest ran
+// ahead of the clock (negative: behind).
+func (l *lateness) recent(now time.Time) (least time.Time, ahead time.Duration, ok bool) {
+	for i := range l.buckets {
+		b := &l.buckets[i]
+		if !b.haveEvents || now.Sub(b.start) > l.cfg.Window {
+			continue
+		}
+		if !ok || b.least.Before(least) {
+			least = b.least
+		}
+		if !ok || b.ahead > ahead {
+			ahead = b.ahead
+		}
+		ok = true
+	}
+	return least, ahead, ok
+}
+
+// giveBack notes that a message of this time will come again.
+func (l *lateness) giveBack(event, now time.Time) {
+	if !l.given.until.After(now) || event.Before(l.given.at) {
+		l.given.at = event
+	}
+	l.given.until = now.Add(l.cfg.Horizon)
+}
+
+// takeOver is called when a reader that knows nothing goes on with a slot that
+// another has read: what that one held may come again.
+func (l *lateness) takeOver(s WatermarkState, now time.Time) {
+	l.born = now.Add(l.cfg.Horizon)
+	if until := time.UnixMilli(s.FloorUntilMS); until.After(now) {
+		l.giveBack(time.UnixMilli(s.FloorMS), now)
+	}
+}
+
+// candidate is where the watermark may go, zero if it has to stay. held is the
+// least event time in the buffer (zero: empty); quiet tells that the reader is
+// connected and not blocked.
+func (l *lateness) candidate(current, held, now time.Time, quiet bool) time.Time {
+	least, ahead, seen := l.recent(now)
+	idle := quiet && held.IsZero() && now.Sub(l.received) >= l.cfg.IdleAfter && !now.Before(l.born)
+	var t time.Time
+	switch l.cfg.Policy {
+	case WallTime:
+		t = now.Add(-l.cfg.Slack)
+	case UserFunction:
+		in := WatermarkInput{Now: now, Current: current, OldestHeld: held, NewestReceived: l.newest, Idle: idle}
+		if seen {
+			in.OldestRecent = least
+		}
+		t = l.cfg.Function(in)
+	default:
+		switch {
+		case idle:
+			// A broker whose clock is behind ours stamps less than our now.
+			t = now.Add(min(ahead, 0) - l.cfg.Slack)
+		case seen && !held.IsZero():
+			t = earlier(least, held)
+		case seen:
+			t = least
+		default:
+			t = held
+		}
+		if !t.IsZero() && l.given.until.After(now) {
+			t = earlier(t, l.given.at)
+		}
+		if l.cfg.Policy == PublishTimeWithMaxLag {
+			if bound := now.Add(-l.cfg.MaxLag); t.Before(bound) {
+				t = bound
+			}
+		}
+	}
+	if t.After(now) {
+		t = now // a stamp from the future must not make the present late
+	}
+	return t
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
