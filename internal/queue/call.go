@@ -16,13 +16,17 @@ type Limits struct {
 	// Messages and Bytes bound what is emitted; 0 means no limit.
 	Messages int
 	Bytes    int64
-	// Immediate ends the call when the buffer is empty and something was emitted.
-	Immediate bool
+	// Quiet ends the call when something was emitted and then nothing came for
+	// this long; zero means never, Immediate at once.
+	Quiet time.Duration
 	// Gather waits for the whole Length even where the reader was idle before,
 	// and resumes after Every since the call's begin.
 	Gather bool
 	Every  time.Duration
 }
+
+// Immediate as Limits.Quiet ends a call as soon as the buffer is empty.
+const Immediate = time.Nanosecond
 
 // DefaultLimits are those of a source that nobody asked to gather.
 func DefaultLimits(runner string, p commit.Policy) Limits {
@@ -210,12 +214,22 @@ func (c *Call[M]) wait() bool {
 	c.r.mu.Lock()
 	idle := c.r.empties >= idleCalls && !c.limits.Gather
 	dead := c.r.err != nil || c.r.ending.begun
+	// What fills the bound waits for this bundle's end: nothing more can come.
+	stuck := c.n > 0 && (c.r.held.n >= c.r.cfg.MaxMessages || c.r.bytes >= c.r.cfg.MaxBytes)
 	c.r.mu.Unlock()
-	if dead || left <= 0 || idle && c.n == 0 || c.limits.Immediate && c.n > 0 {
+	if dead || stuck || left <= 0 || idle && c.n == 0 {
 		return false
+	}
+	if c.limits.Quiet > 0 && c.n > 0 {
+		if c.limits.Quiet == Immediate {
+			return false
+		}
+		left = min(left, c.limits.Quiet)
 	}
 	if c.timer == nil {
 		c.timer = time.NewTimer(left)
+	} else {
+		c.timer.Reset(left)
 	}
 	select {
 	case <-c.r.arrived:
@@ -256,6 +270,9 @@ type Result struct {
 	Resume time.Duration
 	// Refused: the runner checkpointed or split the restriction; stop.
 	Refused bool
+	// Blocked: silence means nothing, the reader is not connected or holds all
+	// that it may.
+	Blocked bool
 	// Done: the slot is read to its end; finish the tracker and stop.
 	Done bool
 	// Err ends the bundle.
@@ -274,8 +291,9 @@ func (c *Call[M]) End() Result {
 	now := time.Now()
 	c.ended = now
 	r.putBack(c.batch)
-	r.putBack(c.aside)
+	r.aside = append(r.aside, c.aside...)
 	res := Result{Emitted: c.n, Bytes: c.bytes, Refused: c.refused, Err: r.err}
+	res.Blocked = !r.quiet || r.held.n >= r.cfg.MaxMessages || r.bytes >= r.cfg.MaxBytes
 	newest := r.call == c
 	if newest {
 		r.call = nil

@@ -19,6 +19,8 @@ type Delivery[M any] struct {
 	Bytes int
 	// Handle is what the connector settles the delivery with.
 	Handle any
+	// Lease is how long this delivery is ours; zero means Config.Lease.
+	Lease time.Duration
 	// Attempt is the number of this delivery where the broker counts, else 0.
 	Attempt int
 }

@@ -41,6 +41,10 @@ func (r *Reader[M]) ended(now time.Time) bool {
 		return false
 	}
 	r.releaseBuffer()
+	for _, x := range r.aside {
+		r.settle(Release, x)
+	}
+	r.aside = nil
 	e.done = true
 	return true
 }

@@ -52,6 +52,7 @@ type Reader[M any] struct {
 	buffer  []*entry[M]          // received, not emitted; in order
 	table   map[string]*entry[M] // by key, all but gone
 	held    list[M]              // all of them, in order of receipt
+	aside   []*entry[M] // not to be emitted, to be released at the end
 	bytes   int64
 	late    *lateness
 	memory  *memory
@@ -142,7 +143,7 @@ func (r *Reader[M]) Deliver(ds []Delivery[M]) (over int) {
 	for i := range ds {
 		e := &slab[i]
 		e.Delivery, e.received = ds[i], now
-		e.handle = handle{h: ds[i].Handle, until: r.leaseEnd(now)}
+		e.handle = handle{h: ds[i].Handle, until: r.leaseEnd(ds[i].Lease, now)}
 		if r.deliver(e, now) {
 			fresh = true
 		}
@@ -153,11 +154,14 @@ func (r *Reader[M]) Deliver(ds []Delivery[M]) (over int) {
 	return r.held.n - r.cfg.MaxMessages
 }
 
-func (r *Reader[M]) leaseEnd(now time.Time) time.Time {
-	if r.cfg.Lease == nil {
+func (r *Reader[M]) leaseEnd(lease time.Duration, now time.Time) time.Time {
+	switch {
+	case r.cfg.Lease == nil:
 		return time.Time{}
+	case lease == 0:
+		lease = r.cfg.Lease()
 	}
-	return now.Add(r.cfg.Lease())
+	return now.Add(lease)
 }
 
 // deliver takes one message in and tells whether it can be emitted.

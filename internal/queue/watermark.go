@@ -63,6 +63,8 @@ type WatermarkInput struct {
 	// Idle tells that the reader is connected, not blocked, and received nothing
 	// for IdleAfter.
 	Idle bool
+	// Silence is how long nothing has been received.
+	Silence time.Duration
 }
 
 func (w Watermark) withDefaults() Watermark {
@@ -247,7 +249,7 @@ func (l *lateness) candidate(current, held, now time.Time, quiet bool) time.Time
 	case WallTime:
 		t = now.Add(-l.cfg.Slack)
 	case UserFunction:
-		in := WatermarkInput{Now: now, Current: current, OldestHeld: held, NewestReceived: l.newest, Idle: idle}
+		in := WatermarkInput{Now: now, Current: current, OldestHeld: held, NewestReceived: l.newest, Idle: idle, Silence: now.Sub(l.received)}
 		if seen {
 			in.OldestRecent = least
 		}
