@@ -1,0 +1,3 @@
+package pubsubfake
+
+type snapshot struct{}
