@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/beam-brokers/beam-brokers/secret"
 )
 
 // An Info is the documented side of an option.
@@ -212,4 +214,17 @@ func JSON[C any](i Info, set func(*C, json.RawMessage)) Option[C] {
 // it returns completes the sentence "NAME=TEXT: ...".
 func Func[C, T any](i Info, parse func(string) (T, error), set func(*C, T)) Option[C] {
 	return parsed(i, "", parse, set)
+}
+
+// Secret is an option that takes a credential: text with references, or a
+// literal for pipelines that stay in the process.
+func Secret[C any](i Info, set func(*C, secret.Ref)) Option[C] {
+	i.Secret = true
+	return parsed(i, "${env:X}, ${file:/path}", secret.Parse, set)
+}
+
+// SecretURL is an option that takes a URL which may hold a password.
+func SecretURL[C any](i Info, set func(*C, secret.Ref)) Option[C] {
+	i.Secret, i.Refs = true, true
+	return parsed(i, "a URL; its password may be ${env:X} or ${file:/path}", secret.ParseURL, set)
 }

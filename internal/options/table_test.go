@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/beam-brokers/beam-brokers/secret"
 )
 
 // settings is what the table of the tests fills.
@@ -28,6 +30,8 @@ type settings struct {
 	url    string
 	empty  string
 	got    string
+
+	address secret.Ref
 }
 
 var table = Table[settings]{
@@ -43,7 +47,8 @@ var table = Table[settings]{
 		Bool(Info{Name: "failOnDataLoss"}, func(c *settings, v bool) { c.on = v }),
 		List(Info{Name: "subscribe"}, func(c *settings, v []string) { c.topics = v }),
 		JSON(Info{Name: "assign"}, func(c *settings, v json.RawMessage) { c.spec = string(v) }),
-		Text(Info{Name: "password", Secret: true}, func(c *settings, v string) { c.any = v }),
+		Secret(Info{Name: "password"}, func(c *settings, v secret.Ref) { c.any = string(v) }),
+		SecretURL(Info{Name: "address"}, func(c *settings, v secret.Ref) { c.address = v }),
 		Text(Info{Name: "url", Refs: true}, func(c *settings, v string) { c.url = v }),
 		Text(Info{Name: "endpoint.algorithm", Empty: true}, func(c *settings, v string) { c.empty = "given" + v }),
 		Func(Info{Name: "token", Secret: true}, func(s string) (string, error) { return "", errors.New("is too short") }, func(*settings, string) {}),
@@ -93,10 +98,11 @@ func TestEveryMistakeAtOnce(t *testing.T) {
 		"receiveTime": "soon", "gatherTime": "5", "maxTriggerDelay": "15", "batchSize": "1x", "seekTime": "later",
 		"connectRetries": "-2", "acks": "al", "failOnDataLoss": "maybe", "subscribe": "a,,b", "assign": "{",
 		"password": " ", "token": "S3cr3t-Zq9", "topic": "t", "batchsize": "S3cr3t-Zq9", "zzz": "1", "trigger": "CONTINUOUS",
-		"strategy": "newest ${env:X}", "databricks.scope": "s",
+		"address": "${S3cr3t}", "strategy": "newest ${env:X}", "databricks.scope": "s",
 	}, &c)
 	want := []string{
 		"acks=al: is not a legal value, did you mean all? (legal: all, 0, 1)",
+		"address: holds ${S3cr3t}, which is no reference; write ${env:S3cr3t} (legal: a URL; its password may be ${env:X} or ${file:/path})",
 		"assign={: is not JSON (legal: JSON)",
 		`batchSize=1x: has the unknown unit "x" (legal: bytes, or a number with k, m, g)`,
 		"batchsize: is not an option, did you mean batchSize?",
@@ -121,8 +127,23 @@ func TestEveryMistakeAtOnce(t *testing.T) {
 	if got := len(Errors(r.Err)); got != len(want) {
 		t.Errorf("%d typed errors, want %d", got, len(want))
 	}
-	if strings.Contains(fmt.Sprintf("%v %+v %#v", r.Err, r.Notices, Errors(r.Err)), "S3cr3t") {
+	if strings.Contains(fmt.Sprintf("%v %+v %#v", r.Err, r.Notices, Errors(r.Err)), "S3cr3t-Zq9") {
 		t.Error("a secret is shown")
+	}
+}
+
+func TestLiteralsBecomeHandles(t *testing.T) {
+	var c settings
+	r := table.Parse(map[string]string{"host": "h", "password": "S3cr3t-Zq9", "address": "amqp://u:S3cr3t-Zq9@h"}, &c)
+	if r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	if strings.Contains(c.any+string(c.address), "S3cr3t") {
+		t.Errorf("the settings hold %q and %q", c.any, string(c.address))
+	}
+	v, err := c.address.Resolve(t.Context())
+	if err != nil || v.Reveal() != "amqp://u:S3cr3t-Zq9@h" {
+		t.Errorf("the address resolves to %q, %v", v.Reveal(), err)
 	}
 }
 
