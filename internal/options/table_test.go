@@ -110,7 +110,7 @@ func TestEveryMistakeAtOnce(t *testing.T) {
 		"databricks.scope: is refused: secret scopes are not read; give credentials as ${env:X} or ${file:/path}",
 		"failOnDataLoss=maybe: is neither true nor false (legal: true, false)",
 		"maxTriggerDelay=15: needs a unit (legal: a number with ms, s, m, h)",
-		"password: is empty",
+		"password: is empty (legal: ${env:X}, ${file:/path})",
 		"receiveTime: is the same option as gatherTime; give one",
 		"seekTime=later: is not an instant (legal: " + InstantForm + ")",
 		"strategy=newest ${env:X}: holds a reference, which only options for credentials and addresses take",
