@@ -101,7 +101,13 @@ func (d *delivery[M, R]) attempt(idx []int) (retry []int, blame error) {
 		err = fmt.Errorf("matching answers to messages: %d answers for %d messages", len(replies), len(idx))
 	}
 	if err != nil {
-		if v := d.p.Classify(err); v.Blame {
+		v := d.p.Classify(err)
+		if v.NotSent {
+			for _, at := range idx {
+				d.out[at].Attempts--
+			}
+		}
+		if v.Blame {
 			return nil, err
 		}
 		replies = make([]Reply[R], len(idx))

@@ -42,6 +42,9 @@ type Verdict struct {
 	// Blame: the call was refused for what one of its messages holds. A batch is
 	// split until that message stands alone.
 	Blame bool
+	// NotSent: the call did not go out, and is not one of the attempts that
+	// carried the messages.
+	NotSent bool
 }
 
 // An Outcome is what became of one message.
