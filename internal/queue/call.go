@@ -16,6 +16,8 @@ type Limits struct {
 	// Messages and Bytes bound what is emitted; 0 means no limit.
 	Messages int
 	Bytes    int64
+	// First bounds the wait for the first message; zero means Length.
+	First time.Duration
 	// Quiet ends the call when something was emitted and then nothing came for
 	// this long; zero means never, Immediate at once.
 	Quiet time.Duration
@@ -220,6 +222,12 @@ func (c *Call[M]) wait() bool {
 	if dead || stuck || left <= 0 || idle && c.n == 0 {
 		return false
 	}
+	if c.limits.First > 0 && c.n == 0 {
+		left = min(left, c.limits.First-time.Since(c.began))
+		if left <= 0 {
+			return false
+		}
+	}
 	if c.limits.Quiet > 0 && c.n > 0 {
 		if c.limits.Quiet == Immediate {
 			return false
@@ -246,6 +254,18 @@ func (c *Call[M]) wait() bool {
 	return false
 }
 
+// Blocked tells whether silence means nothing: the reader is not connected, or
+// holds all that it may.
+func (c *Call[M]) Blocked() bool {
+	c.r.mu.Lock()
+	defer c.r.mu.Unlock()
+	return c.r.blocked()
+}
+
+func (r *Reader[M]) blocked() bool {
+	return !r.quiet || r.held.n >= r.cfg.MaxMessages || r.bytes >= r.cfg.MaxBytes
+}
+
 // PutAside takes the message that Next returned last out of the call: it is not
 // emitted, stays unsettled and is released when the source ends.
 func (c *Call[M]) PutAside() {
@@ -270,9 +290,6 @@ type Result struct {
 	Resume time.Duration
 	// Refused: the runner checkpointed or split the restriction; stop.
 	Refused bool
-	// Blocked: silence means nothing, the reader is not connected or holds all
-	// that it may.
-	Blocked bool
 	// Done: the slot is read to its end; finish the tracker and stop.
 	Done bool
 	// Err ends the bundle.
@@ -293,7 +310,6 @@ func (c *Call[M]) End() Result {
 	r.putBack(c.batch)
 	r.aside = append(r.aside, c.aside...)
 	res := Result{Emitted: c.n, Bytes: c.bytes, Refused: c.refused, Err: r.err}
-	res.Blocked = !r.quiet || r.held.n >= r.cfg.MaxMessages || r.bytes >= r.cfg.MaxBytes
 	newest := r.call == c
 	if newest {
 		r.call = nil
@@ -357,8 +373,7 @@ func (c *Call[M]) advance(now time.Time, done bool) {
 			least = e.Time
 		}
 	}
-	spare := r.held.n < r.cfg.MaxMessages && r.bytes < r.cfg.MaxBytes
-	t := r.late.candidate(c.est.CurrentWatermark(), least, now, r.quiet && spare)
+	t := r.late.candidate(c.est.CurrentWatermark(), least, now, !r.blocked())
 	c.est.advance(t, r.late.given, now)
 	if !t.IsZero() {
 		r.stats.WatermarkLag.Store(int64(now.Sub(c.est.CurrentWatermark())))
@@ -406,6 +421,7 @@ func (c *Call[M]) outcome(o commit.Outcome, took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if o == commit.Committed && len(c.out) > 0 {
+		r.committed = max(r.committed, c.epoch)
 		r.rhythm.committed(time.Since(c.began), time.Since(c.ended), took, len(c.out))
 	}
 	c.resolve(o)

@@ -48,23 +48,24 @@ type Reader[M any] struct {
 	broker Broker[M]
 	stats  *Stats
 
-	mu      sync.Mutex
-	buffer  []*entry[M]          // received, not emitted; in order
-	table   map[string]*entry[M] // by key, all but gone
-	held    list[M]              // all of them, in order of receipt
-	aside   []*entry[M] // not to be emitted, to be released at the end
-	bytes   int64
-	late    *lateness
-	memory  *memory
-	call    *Call[M]              // the newest, while it runs
-	epoch   int64                 // of the newest call
-	calls   map[*Call[M]]struct{} // emitted, outcome unknown
-	empties int                   // calls in a row that found nothing
-	rhythm  rhythm
-	err     error // Receive gave up
-	ending  ending
-	closed  bool
-	quiet   bool // connected and able to receive
+	mu        sync.Mutex
+	buffer    []*entry[M]          // received, not emitted; in order
+	table     map[string]*entry[M] // by key, all but gone
+	held      list[M]              // all of them, in order of receipt
+	aside     []*entry[M]          // not to be emitted, to be released at the end
+	bytes     int64
+	late      *lateness
+	memory    *memory
+	call      *Call[M]              // the newest, while it runs
+	epoch     int64                 // of the newest call
+	calls     map[*Call[M]]struct{} // emitted, outcome unknown
+	committed int64                 // greatest epoch known to be committed
+	empties   int                   // calls in a row that found nothing
+	rhythm    rhythm
+	err       error // Receive gave up
+	ending    ending
+	closed    bool
+	quiet     bool // connected and able to receive
 
 	arrived chan struct{} // something came into the buffer, or a call has to look up
 	room    chan struct{} // something was settled
@@ -273,6 +274,20 @@ func (r *Reader[M]) Connected(ok bool) {
 		r.late.received = time.Now()
 	}
 	r.quiet = ok
+}
+
+// HeldBytes is the size of what is received and not settled.
+func (r *Reader[M]) HeldBytes() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.bytes
+}
+
+// LastCommitted is the greatest epoch whose bundle is known to be committed.
+func (r *Reader[M]) LastCommitted() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.committed
 }
 
 // Stats are the reader's counters.

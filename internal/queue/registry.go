@@ -1,6 +1,10 @@
 package queue
 
-import "sync"
+import (
+	"crypto/rand"
+	"fmt"
+	"sync"
+)
 
 // A Registry keeps what has to outlive a bundle, one value for each key. Its
 // keys hold the worker, the transform's nonce and the slot, never the
@@ -52,4 +56,14 @@ func (g *Registry[T]) All() []T {
 		out = append(out, v)
 	}
 	return out
+}
+
+// NewNonce is a name that no other transform has. It is made at construction
+// and travels with the transform.
+func NewNonce() string { return rand.Text() }
+
+// ReaderKey names the reader of a slot. The worker is part of it: several
+// harnesses can share a process, as two jobs of one program do.
+func ReaderKey(worker, nonce string, slot int64) string {
+	return fmt.Sprintf("%s/%s/%d", worker, nonce, slot)
 }

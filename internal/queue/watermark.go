@@ -39,6 +39,9 @@ type Watermark struct {
 	Slack time.Duration
 	// MaxLag is the bound of PublishTimeWithMaxLag.
 	MaxLag time.Duration
+	// Behind is how much event times may run behind the order of receipt for
+	// other reasons; the watermark stays back by as much.
+	Behind time.Duration
 	// Horizon is how long given-back times hold the watermark, and how long a
 	// reader that takes a slot over does not count as idle.
 	Horizon time.Duration
@@ -265,6 +268,9 @@ func (l *lateness) candidate(current, held, now time.Time, quiet bool) time.Time
 			t = least
 		default:
 			t = held
+		}
+		if !t.IsZero() {
+			t = t.Add(-l.cfg.Behind)
 		}
 		if !t.IsZero() && l.given.until.After(now) {
 			t = earlier(t, l.given.at)
