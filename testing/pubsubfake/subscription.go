@@ -35,9 +35,8 @@ type subscription struct {
 	leases  leaseTable
 	timer   subTimer
 
-	waiting   []*waiter // readers that found nothing
-	streams   map[*stream]struct{}
-	snapshots int // how many snapshots are of this subscription
+	waiting []*waiter // readers that found nothing
+	streams map[*stream]struct{}
 
 	dead    []deadLetter // moved after mu is released
 	dup     duplicates
@@ -63,28 +62,32 @@ func (s *subscription) add(records []record) {
 	if s.closed {
 		return
 	}
-	s.enqueue(records, nil)
+	s.enqueue(records)
 	s.wake()
 }
 
-// enqueue makes entries of the records that pass the filter and skip.
-func (s *subscription) enqueue(records []record, skip func(record) bool) {
+// enqueue makes entries of the records that pass the filter.
+func (s *subscription) enqueue(records []record) {
 	chunk := make([]entry, len(records))
-	ordered := s.pb.GetEnableMessageOrdering()
 	for i := range records {
 		r := &records[i]
-		if s.filter != nil && !s.filter(r.pb.GetAttributes()) || skip != nil && skip(*r) {
+		if s.filter != nil && !s.filter(r.pb.GetAttributes()) {
 			continue
 		}
 		e := &chunk[i]
 		e.record = *r
 		e.slot = noSlot
-		s.backlog.push(e)
-		if ordered && r.pb.GetOrderingKey() != "" {
-			s.order.add(e)
-		} else {
-			s.fresh.push(e)
-		}
+		s.admit(e)
+	}
+}
+
+// admit makes an entry available for its next delivery.
+func (s *subscription) admit(e *entry) {
+	s.backlog.push(e)
+	if s.pb.GetEnableMessageOrdering() && e.pb.GetOrderingKey() != "" {
+		s.order.add(e)
+	} else {
+		s.fresh.push(e)
 	}
 }
 

@@ -17,13 +17,14 @@ type topic struct {
 	srv  *Server
 	name string
 
-	mu      sync.Mutex // taken before subscription.mu
-	pb      *pubsubpb.Topic
-	subs    []*subscription
-	log     []record // in order of publishing
-	keepers int      // subscriptions and snapshots that need acknowledged messages
-	deleted bool
-	stats   topicCounts
+	mu        sync.Mutex // taken before subscription.mu
+	pb        *pubsubpb.Topic
+	subs      []*subscription
+	log       []record // in order of publishing
+	keepers   int      // subscriptions that need acknowledged messages
+	snapshots int      // of subscriptions of this topic, which do too
+	deleted   bool
+	stats     topicCounts
 }
 
 // A record is a stored message with what the server wants to know about it
@@ -83,7 +84,7 @@ func (t *topic) keep(records []record, now time.Time) {
 
 // retains tells whether acknowledged messages are needed.
 func (t *topic) retains() bool {
-	return t.keepers > 0 || t.pb.GetMessageRetentionDuration() != nil
+	return t.keepers > 0 || t.snapshots > 0 || t.pb.GetMessageRetentionDuration() != nil
 }
 
 // trim drops messages from the front of the log that are older than anyone may
@@ -146,7 +147,6 @@ func (t *topic) recountKeepers() {
 		if s.pb.GetRetainAckedMessages() {
 			n++
 		}
-		n += s.snapshots
 		s.mu.Unlock()
 	}
 	t.keepers = n
