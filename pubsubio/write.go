@@ -24,6 +24,8 @@ func init() {
 	register.Emitter2[beam.EventTime, FailedMessage]()
 	register.Emitter2[beam.EventTime, chunk]()
 	register.Emitter3[beam.EventTime, int64, chunk]()
+	register.Function1x2(encodeChunk)
+	register.Function1x2(decodeChunk)
 	beam.RegisterType(reflect.TypeFor[PublishResult]())
 	beam.RegisterType(reflect.TypeFor[FailedMessage]())
 	beam.RegisterType(reflect.TypeFor[chunk]())
