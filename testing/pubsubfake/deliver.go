@@ -22,7 +22,7 @@ func (s *subscription) take(d demand, now time.Time) []*pubsubpb.ReceivedMessage
 	if d.messages <= 0 {
 		return nil
 	}
-	s.counts.lastRead = now
+	s.due(now)
 	c := collector{sub: s, demand: d, now: now, oldest: now.Add(-s.retention()).UnixNano()}
 	c.drain(&s.redo)
 	for c.room() {

@@ -212,7 +212,7 @@ func (s *subscription) arm(now int64) {
 	s.timer.arm(s.srv.clock, now, at, s.onTimer)
 }
 
-// onTimer ends the leases that are over and readies what has waited enough.
+// onTimer does what is due and tells those that wait.
 func (s *subscription) onTimer() {
 	s.mu.Lock()
 	if s.closed {
@@ -221,10 +221,24 @@ func (s *subscription) onTimer() {
 	}
 	s.timer.at = 0
 	now := s.srv.clock.Now()
-	for e := s.leases.expired(now.UnixNano()); e != nil; e = s.leases.expired(now.UnixNano()) {
+	s.due(now)
+	s.wake()
+	s.arm(now.UnixNano())
+	dead := s.takeDead()
+	s.mu.Unlock()
+	s.srv.bury(dead)
+}
+
+// due ends the leases that are over and readies what has waited enough. Readers
+// call it too, so that what they see does not depend on who is first at the
+// moment of a deadline: they or the timer. The timer comes in any case, and
+// buries what has been delivered too often. s.mu is held.
+func (s *subscription) due(now time.Time) {
+	at := now.UnixNano()
+	for e := s.leases.expired(at); e != nil; e = s.leases.expired(at) {
 		s.giveBack(e, endExpired, now)
 	}
-	for len(s.delayed) > 0 && s.delayed[0].at <= now.UnixNano() {
+	for len(s.delayed) > 0 && s.delayed[0].at <= at {
 		d := heap.Pop(&s.delayed).(delayed)
 		if d.key != nil {
 			s.order.ready(d.key)
@@ -232,9 +246,4 @@ func (s *subscription) onTimer() {
 			s.redo.push(d.e)
 		}
 	}
-	s.wake()
-	s.arm(now.UnixNano())
-	dead := s.takeDead()
-	s.mu.Unlock()
-	s.srv.bury(dead)
 }

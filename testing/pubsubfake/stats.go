@@ -96,7 +96,6 @@ type subCounts struct {
 	late, lateModAcks                                                             lateCounts
 	out, outPeak, outBytes, outBytesPeak, streamPeak                              int64
 	deadLettered, pastRetention, streamsOpened, pulls                             int64
-	lastRead                                                                      time.Time
 }
 
 // outstanding notes how many leases there are now.
@@ -133,6 +132,9 @@ func (s *Server) Stats(name string) SubscriptionStats {
 	}
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
+	if !sub.closed {
+		sub.due(s.clock.Now())
+	}
 	c := &sub.counts
 	st := SubscriptionStats{
 		Delivered: c.delivered, Redelivered: c.redelivered, Duplicated: c.duplicated,

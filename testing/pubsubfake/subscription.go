@@ -51,7 +51,6 @@ func newSubscription(s *Server, t *topic, pb *pubsubpb.Subscription, f filterFun
 		pb: pb, filter: f, streams: map[*stream]struct{}{},
 	}
 	sub.order.keys = map[string]*orderKey{}
-	sub.counts.lastRead = s.clock.Now()
 	return sub
 }
 
