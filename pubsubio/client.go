@@ -12,6 +12,7 @@ import (
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"github.com/googleapis/gax-go/v2"
 	"github.com/googleapis/gax-go/v2/apierror"
+	gapi "google.golang.org/api/option"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -35,7 +36,7 @@ func subscriberOf(ctx context.Context, conn Connection, w *credentialsWatch, ind
 		if err != nil {
 			return nil, err
 		}
-		c, err := vkit.NewSubscriptionAdminClient(context.WithoutCancel(ctx), opts...)
+		c, err := vkit.NewSubscriptionAdminClient(context.WithoutCancel(ctx), append(opts, gapi.WithGRPCConnectionPool(1))...)
 		if err != nil {
 			return nil, fmt.Errorf("connecting to %s: %w", conn.target(), err)
 		}
