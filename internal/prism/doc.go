@@ -8,6 +8,7 @@
 //     elements are lost.
 //   - Escape: a stage without an output keeps a whole core busy for as long as
 //     its bundle lasts.
+//   - WarnProcs: with a single Go processor each bundle waits for a preemption.
 //   - CheckRunner: the direct runner drops process continuations.
 //
 // Two more faults are avoided by the shape of our transforms and need no call:

@@ -87,3 +87,20 @@ func TestDisableSplitsKeepsTheUsersExperiments(t *testing.T) {
 		})
 	}
 }
+
+func TestOneProcessorIsTooFewOnPrismOnly(t *testing.T) {
+	for _, c := range []struct {
+		name, runner string
+		procs        int
+		want         bool
+	}{
+		{"one, runner unknown", "", 1, true},
+		{"one, Prism", "prism", 1, true},
+		{"two, Prism", "prism", 2, false},
+		{"one, another engine", "flink", 1, false},
+	} {
+		if got := lacksProcs(c.procs, c.runner); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
