@@ -2,6 +2,7 @@ package commit
 
 import (
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
@@ -99,11 +100,7 @@ func (t *table) succeeded(k key, bySDK bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if bySDK {
-		t.sdk[k] = time.AfterFunc(sdkMemory, func() {
-			t.mu.Lock()
-			defer t.mu.Unlock()
-			delete(t.sdk, k)
-		})
+		t.rememberSDK(k)
 	}
 	b := t.open[k]
 	delete(t.open, k)
@@ -116,9 +113,28 @@ func (t *table) succeeded(k key, bySDK bool) bool {
 		wait = max(wait, s.timeout())
 		t.expectFinalization(s.Slot, b.ended)
 	}
+	if old := t.waiting[k]; old != nil {
+		t.forget(k, old) // a runner that counts anew; nobody will name the old one
+	}
 	t.waiting[k] = b
 	b.timer = time.AfterFunc(wait, func() { t.expired(k, b) })
 	return true
+}
+
+// rememberSDK notes that the SDK itself waits for the finalization of k.
+func (t *table) rememberSDK(k key) {
+	if old := t.sdk[k]; old != nil {
+		old.Stop()
+	}
+	var timer *time.Timer
+	timer = time.AfterFunc(sdkMemory, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.sdk[k] == timer {
+			delete(t.sdk, k)
+		}
+	})
+	t.sdk[k] = timer
 }
 
 func (b Bundle) timeout() time.Duration {
@@ -206,9 +222,15 @@ func (t *table) finalizedStake(s Bundle, ended, now time.Time) {
 		}
 		rest = append(rest, h)
 	}
+	clear(sl.held[len(rest):])
+	sl.held = rest
+	if s.Done == nil { // it only vouches for others, and has done so
+		t.dropSlot(s.Slot)
+		return
+	}
 	h := &held{Bundle: s, ended: ended, finalized: now}
 	h.timer = time.AfterFunc(s.timeout()-now.Sub(ended), func() { t.expiredHeld(h) })
-	sl.held = append(rest, h)
+	sl.held = append(sl.held, h)
 }
 
 func (t *table) expired(k key, b *bundle) {
@@ -217,6 +239,12 @@ func (t *table) expired(k key, b *bundle) {
 	if t.waiting[k] != b {
 		return // finalized meanwhile
 	}
+	t.forget(k, b)
+}
+
+// forget gives up waiting for the finalization of b.
+func (t *table) forget(k key, b *bundle) {
+	b.timer.Stop()
 	delete(t.waiting, k)
 	for _, s := range b.stakes {
 		t.slots[s.Slot].waiting--
@@ -234,7 +262,7 @@ func (t *table) expiredHeld(h *held) {
 	}
 	for i, x := range sl.held {
 		if x == h {
-			sl.held = append(sl.held[:i], sl.held[i+1:]...)
+			sl.held = slices.Delete(sl.held, i, i+1)
 			t.call(h.Bundle, Expired, time.Since(h.ended))
 			break
 		}
