@@ -13,11 +13,12 @@ type Delivery[M any] struct {
 	ID string
 	// Key is what deduplication goes by; empty means ID.
 	Key string
-	// Time is the message's event time.
+	// Time is the message's event time; zero means the time of receipt.
 	Time time.Time
 	// Bytes is what the message counts against the byte limit.
 	Bytes int
-	// Handle is what the connector settles the delivery with.
+	// Handle is what the connector settles the delivery with. It must be
+	// comparable and the delivery's own.
 	Handle any
 	// Lease is how long this delivery is ours; zero means Config.Lease.
 	Lease time.Duration
@@ -79,11 +80,17 @@ type handle struct {
 	lost  bool      // the broker has taken it back
 }
 
+// A duplicate is another message of an entry's Key.
+type duplicate struct {
+	handle
+	id string
+}
+
 // An entry is a message that the Reader holds.
 type entry[M any] struct {
 	Delivery[M]
 	handle   handle
-	extra    []handle // other deliveries of the same Key
+	extra    []duplicate
 	state    state
 	how      Settlement // where settling
 	received time.Time
@@ -108,8 +115,8 @@ func (l *list[M]) add(e *entry[M]) {
 	l.n++
 }
 
-// remove takes out e, which must be in the list. e keeps its next, so that a
-// loop over the list may remove what it stands on.
+// remove takes out e, which must be in the list. e forgets its neighbors:
+// whoever still holds e would otherwise hold all that was ever received later.
 func (l *list[M]) remove(e *entry[M]) {
 	if e.prev == nil {
 		l.first = e.next
@@ -121,6 +128,7 @@ func (l *list[M]) remove(e *entry[M]) {
 	} else {
 		e.next.prev = e.prev
 	}
+	e.prev, e.next = nil, nil
 	l.n--
 }
 

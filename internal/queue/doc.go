@@ -9,7 +9,9 @@
 //
 //	Receive -> buffer -> Call.Next -> emit -> bundle ends -> commit -> Settle
 //
-// The files follow a message: delivery.go (what is held), reader.go (life of
-// the reader), call.go (one ProcessElement), settle.go (acks and leases),
-// watermark.go, restriction.go (what the runner carries), registry.go.
+// The files follow a message: delivery.go and fifo.go (what is held), reader.go
+// (receipt), call.go (one ProcessElement), result.go (its end and outcome),
+// settle.go (acks and leases), watermark.go; and the rest: life.go (receiving,
+// parking, closing) and ending.go (drain) of a reader, restriction.go (what the
+// runner carries), registry.go and process.go (all readers).
 package queue

@@ -13,6 +13,9 @@ type ending struct {
 	done      bool      // the last call has ended
 }
 
+// over tells whether the rest of the buffer is to be given back.
+func (e *ending) over(now time.Time) bool { return e.done || !now.Before(e.emitUntil) }
+
 // Drain makes the reader stop: nothing more is received, what is buffered is
 // emitted until emitUntil and given back then, and the next call to end is
 // Done. It returns at once.
@@ -28,29 +31,27 @@ func (r *Reader[M]) Drain(emitUntil time.Time) {
 	poke(r.arrived)
 }
 
-// ended tells whether the call that is ending is the last one. The caller locks.
-func (r *Reader[M]) ended(now time.Time) bool {
+// ended tells whether the call that is ending, with n messages, is the last one.
+// The caller locks.
+func (r *Reader[M]) ended(n int, now time.Time) bool {
 	e := &r.ending
 	if !e.begun || e.done {
 		return e.done
 	}
-	if len(r.calls) > 0 && r.cfg.Policy == commit.AtNextFinalize {
-		return false // more bundles have to come, to vouch for these
-	}
-	if live(r.buffer) && now.Before(e.emitUntil) {
+	if r.live() && !e.over(now) {
 		return false
 	}
 	r.releaseBuffer()
-	for _, x := range r.aside {
-		r.settle(Release, x)
+	if r.cfg.Policy == commit.AtNextFinalize && !r.cfg.EarlyAck && n+len(r.calls) > 0 {
+		return false // more bundles have to come, to vouch for these
 	}
-	r.aside = nil
 	e.done = true
 	return true
 }
 
-func live[M any](buffer []*entry[M]) bool {
-	for _, e := range buffer {
+// live tells whether anything is there to emit.
+func (r *Reader[M]) live() bool {
+	for _, e := range r.buffer.all() {
 		if e.state == buffered {
 			return true
 		}

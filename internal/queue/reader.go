@@ -1,8 +1,8 @@
 package queue
 
 import (
+	"cmp"
 	"context"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -49,15 +49,17 @@ type Reader[M any] struct {
 	stats  *Stats
 
 	mu        sync.Mutex
-	buffer    []*entry[M]          // received, not emitted; in order
+	buffer    fifo[M]              // received, not emitted; in order
 	table     map[string]*entry[M] // by key, all but gone
 	held      list[M]              // all of them, in order of receipt
 	aside     []*entry[M]          // not to be emitted, to be released at the end
+	extras    int                  // handles of duplicates, beside those of held
 	bytes     int64
 	late      *lateness
 	memory    *memory
 	call      *Call[M]              // the newest, while it runs
 	epoch     int64                 // of the newest call
+	visits    int64                 // calls so far
 	calls     map[*Call[M]]struct{} // emitted, outcome unknown
 	committed int64                 // greatest epoch known to be committed
 	empties   int                   // calls in a row that found nothing
@@ -79,10 +81,17 @@ type Reader[M any] struct {
 		cancel context.CancelFunc
 		done   chan struct{}
 	}
-	park  *time.Timer
-	ctx   context.Context // of settling and renewing
-	stop  context.CancelFunc
-	loops sync.WaitGroup
+	park     *time.Timer
+	ctx      context.Context // of settling and renewing
+	stop     context.CancelFunc
+	loops    sync.WaitGroup
+	closing  sync.Once
+	closeErr error
+
+	reports struct { // what Report has told, see there
+		sync.Mutex
+		last Snapshot
+	}
 	// OnClose, when set before the first call, runs when the reader is closed: it
 	// leaves its registry.
 	OnClose func()
@@ -112,11 +121,14 @@ func New[M any](cfg Config, b Broker[M]) *Reader[M] {
 	}
 	// The reader outlives the bundle, so it cannot live on the bundle's context.
 	r.ctx, r.stop = context.WithCancel(context.Background())
-	join(r)
 	r.loops.Go(r.settleLoop)
 	if cfg.Lease != nil {
 		r.loops.Go(r.renewLoop)
 	}
+	r.mu.Lock()
+	r.armPark() // in case that no call comes
+	r.mu.Unlock()
+	join(r)
 	return r
 }
 
@@ -137,14 +149,25 @@ func (r *Reader[M]) Deliver(ds []Delivery[M]) (over int) {
 		return 0
 	}
 	now := time.Now()
-	slab := make([]entry[M], len(ds))
+	var lease time.Duration
+	if r.cfg.Lease != nil {
+		lease = r.cfg.Lease()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	fresh := false
+	var slab []entry[M]
 	for i := range ds {
-		e := &slab[i]
+		if len(slab) == 0 {
+			slab = make([]entry[M], min(len(ds)-i, slabSize))
+		}
+		e := &slab[0]
+		slab = slab[1:]
 		e.Delivery, e.received = ds[i], now
-		e.handle = handle{h: ds[i].Handle, until: r.leaseEnd(ds[i].Lease, now)}
+		if e.Time.IsZero() {
+			e.Time = now
+		}
+		e.handle = handle{h: e.Handle, until: r.leaseEnd(cmp.Or(e.Lease, lease), now)}
 		if r.deliver(e, now) {
 			fresh = true
 		}
@@ -152,15 +175,16 @@ func (r *Reader[M]) Deliver(ds []Delivery[M]) (over int) {
 	if fresh {
 		poke(r.arrived)
 	}
-	return r.held.n - r.cfg.MaxMessages
+	return r.count() - r.cfg.MaxMessages
 }
 
+// slabSize is how many entries are allocated together. One that stays for long
+// keeps its neighbors' memory.
+const slabSize = 16
+
 func (r *Reader[M]) leaseEnd(lease time.Duration, now time.Time) time.Time {
-	switch {
-	case r.cfg.Lease == nil:
+	if r.cfg.Lease == nil {
 		return time.Time{}
-	case lease == 0:
-		lease = r.cfg.Lease()
 	}
 	return now.Add(lease)
 }
@@ -185,11 +209,12 @@ func (r *Reader[M]) deliver(e *entry[M], now time.Time) bool {
 	}
 	if r.parked() {
 		// The last messages of a stream that is being closed.
+		r.late.giveBack(e.Time, now)
 		r.settleHandle(Release, e.handle)
 		return false
 	}
 	r.hold(e)
-	r.buffer = append(r.buffer, e)
+	r.buffer.push(e)
 	return true
 }
 
@@ -211,7 +236,7 @@ func (r *Reader[M]) known(old, e *entry[M]) bool {
 	case old.state == settling && old.how != Ack:
 		return false // given back, and here it is again
 	case old.ID == e.ID && e.ID != "":
-		r.stats.Replaced.Add(1)
+		r.replaced(e)
 		if old.state == settling {
 			// Acknowledged, but the broker had not heard of it yet.
 			r.settleHandle(Ack, e.handle)
@@ -224,10 +249,31 @@ func (r *Reader[M]) known(old, e *entry[M]) bool {
 		r.stats.Deduplicated.Add(1)
 		r.settleHandle(Ack, e.handle)
 	default:
-		r.stats.Deduplicated.Add(1)
-		old.extra = append(old.extra, e.handle)
+		r.knownDuplicate(old, e)
 	}
 	return true
+}
+
+// replaced counts a redelivery of a message that is held.
+func (r *Reader[M]) replaced(e *entry[M]) {
+	r.stats.Replaced.Add(1)
+	if e.Attempt <= 1 {
+		r.stats.Redelivered.Add(1) // else it was counted as marked by the broker
+	}
+}
+
+// knownDuplicate lets the delivery e of old's Key wait for old's outcome.
+func (r *Reader[M]) knownDuplicate(old, e *entry[M]) {
+	for i := range old.extra {
+		if x := &old.extra[i]; x.id == e.ID && e.ID != "" {
+			r.replaced(e)
+			x.handle = e.handle
+			return
+		}
+	}
+	r.stats.Deduplicated.Add(1)
+	old.extra = append(old.extra, duplicate{e.handle, e.ID})
+	r.extras++
 }
 
 // drop forgets e. Its handles are settled or worth nothing.
@@ -235,26 +281,44 @@ func (r *Reader[M]) drop(e *entry[M]) {
 	if e.state == gone {
 		return
 	}
+	full := r.full()
 	e.state = gone
 	r.held.remove(e)
+	r.extras -= len(e.extra)
+	e.extra = nil
 	r.bytes -= int64(e.Bytes)
 	if k := e.key(); k != "" && r.table[k] == e {
 		delete(r.table, k)
 	}
+	if full && !r.full() {
+		r.late.received = time.Now() // what is missed since then counts as silence
+	}
 	poke(r.room)
 }
+
+// count is how many deliveries the reader holds.
+func (r *Reader[M]) count() int { return r.held.n + r.extras }
+
+// full tells whether the reader holds all that it may.
+func (r *Reader[M]) full() bool {
+	return r.count() >= r.cfg.MaxMessages || r.bytes >= r.cfg.MaxBytes
+}
+
+// blocked tells whether silence means nothing.
+func (r *Reader[M]) blocked() bool { return !r.quiet || r.full() }
 
 // Room is how much may be received now.
 func (r *Reader[M]) Room() (messages int, bytes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return max(r.cfg.MaxMessages-r.held.n, 0), max(r.cfg.MaxBytes-r.bytes, 0)
+	return max(r.cfg.MaxMessages-r.count(), 0), max(r.cfg.MaxBytes-r.bytes, 0)
 }
 
 // WaitRoom waits until something may be received.
 func (r *Reader[M]) WaitRoom(ctx context.Context) error {
 	for {
 		if n, b := r.Room(); n > 0 && b > 0 {
+			poke(r.room) // for the next who waits: what was settled may be enough for both
 			return nil
 		}
 		select {
@@ -292,135 +356,3 @@ func (r *Reader[M]) LastCommitted() int64 {
 
 // Stats are the reader's counters.
 func (r *Reader[M]) Stats() *Stats { return r.stats }
-
-// startReceiving runs Broker.Receive until parkNow. The caller locks.
-func (r *Reader[M]) startReceiving() {
-	if r.receive.done != nil || r.ending.begun || r.closed {
-		return
-	}
-	ctx, cancel := context.WithCancel(r.ctx)
-	done := make(chan struct{})
-	r.receive.cancel, r.receive.done = cancel, done
-	r.loops.Go(func() {
-		defer close(done)
-		err := r.broker.Receive(ctx, r)
-		r.Connected(false)
-		if err == nil || ctx.Err() != nil {
-			return
-		}
-		r.mu.Lock()
-		r.err = err
-		r.mu.Unlock()
-		poke(r.arrived)
-	})
-}
-
-// stopReceiving ends Receive, waits for it and releases the buffer. Messages
-// that were emitted keep their leases until their outcome is known.
-func (r *Reader[M]) stopReceiving() {
-	r.mu.Lock()
-	cancel, done := r.receive.cancel, r.receive.done
-	r.mu.Unlock()
-	if done == nil {
-		return
-	}
-	cancel()
-	<-done
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.receive.done == done {
-		r.receive.cancel, r.receive.done = nil, nil
-		r.err = nil
-	}
-}
-
-// releaseBuffer gives back what was not emitted. The caller locks.
-func (r *Reader[M]) releaseBuffer() {
-	for _, e := range r.buffer {
-		r.settle(Release, e)
-	}
-	r.buffer = nil
-}
-
-// armPark schedules the parking of a reader that nobody visits. The caller locks.
-func (r *Reader[M]) armPark() {
-	if r.park != nil {
-		r.park.Stop()
-	}
-	r.park = time.AfterFunc(max(r.cfg.ParkAfter, 3*r.rhythm.gap), r.unvisited)
-}
-
-// unvisited parks the reader: the runner went on somewhere else, or ended.
-func (r *Reader[M]) unvisited() {
-	r.mu.Lock()
-	if r.call != nil || r.closed {
-		r.mu.Unlock()
-		return
-	}
-	r.mu.Unlock()
-	r.stopReceiving()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.call != nil || r.closed {
-		return // visited meanwhile; the call starts it again
-	}
-	if len(r.buffer) > 0 {
-		slog.Debug("releasing the buffer of a reader that no bundle visits", "source", r.cfg.Name, "messages", len(r.buffer))
-	}
-	r.releaseBuffer()
-	r.park = time.AfterFunc(r.cfg.CloseAfter, r.idleClose)
-}
-
-// idleClose closes a parked reader that has nothing to settle, and looks again
-// later otherwise.
-func (r *Reader[M]) idleClose() {
-	r.mu.Lock()
-	if r.call != nil || r.closed || r.receive.done != nil {
-		r.mu.Unlock()
-		return
-	}
-	if r.held.n > 0 || len(r.calls) > 0 {
-		r.park = time.AfterFunc(r.cfg.CloseAfter, r.idleClose)
-		r.mu.Unlock()
-		return
-	}
-	r.mu.Unlock()
-	if err := r.Close(); err != nil {
-		slog.Warn("closing an idle reader", "source", r.cfg.Name, "error", err)
-	}
-}
-
-// Close stops receiving, gives back everything that is not acknowledged and
-// ends the reader's goroutines and clients.
-func (r *Reader[M]) Close() error {
-	r.mu.Lock()
-	if r.closed {
-		r.mu.Unlock()
-		return nil
-	}
-	r.closed = true
-	if r.OnClose != nil {
-		r.OnClose()
-	}
-	if r.park != nil {
-		r.park.Stop()
-	}
-	r.mu.Unlock()
-	r.stopReceiving()
-	r.mu.Lock()
-	r.releaseBuffer()
-	for e := r.held.first; e != nil; e = e.next {
-		if e.state == emitted {
-			r.settle(Nack, e)
-		}
-	}
-	r.mu.Unlock()
-	r.flush(closeFlush)
-	r.stop()
-	r.loops.Wait()
-	leave(r, r.stats)
-	return r.broker.Close()
-}
-
-// closeFlush bounds how long Close waits for the last settlements.
-const closeFlush = 10 * time.Second

@@ -10,8 +10,16 @@ type rhythm struct {
 	commit             time.Duration // from a call's begin to its commit
 	write              time.Duration // from a call's end to its commit
 	longestCommit      time.Duration // from a bundle's end to its commit
-	perMessage         time.Duration // bundle time per message, where bundles are slow
+	limit              int           // messages per call where bundles are slow, else 0
+	limited            time.Time     // when that was changed
 }
+
+const (
+	// Where nothing else is asked, calls are kept so small that a bundle takes
+	// no longer than this: a stop has to wait for the bundle it meets.
+	bundleTarget = 2 * time.Second
+	minPerCall   = 50
+)
 
 // smooth follows x, quickly up and slowly down.
 func smooth(old, x time.Duration) time.Duration {
@@ -35,24 +43,32 @@ func (p *rhythm) begin(now time.Time) {
 
 func (p *rhythm) end(now time.Time) { p.lastEnd = now }
 
-func (p *rhythm) committed(sinceBegin, sinceEnd, took time.Duration, n int) {
-	p.commit = smooth(p.commit, sinceBegin)
-	p.write = smooth(p.write, sinceEnd)
+// committed learns from a call whose bundle was committed.
+func (p *rhythm) committed(began, ended time.Time, waited, took time.Duration, n int, now time.Time) {
+	p.commit = smooth(p.commit, now.Sub(began))
+	p.write = smooth(p.write, now.Sub(ended))
 	p.longestCommit = max(p.longestCommit, took)
-	// What the runner takes to say "committed" is not the messages' doing.
-	each := (sinceBegin - took) / time.Duration(n)
-	if p.perMessage == 0 {
-		p.perMessage = each
-	}
-	p.perMessage += (each - p.perMessage) / 4
+	// What the runner takes to say "committed" is not the messages' doing, nor
+	// is what the call waited for them.
+	p.adapt(now.Sub(began)-took-waited, n, began, now)
 }
 
-// perCall is how many messages make a bundle of bundleTarget, 0 for no limit.
-func (p *rhythm) perCall() int {
-	if p.perMessage <= 0 {
-		return 0
+// adapt fits the limit to a bundle of n messages that took busy. A limit is
+// judged only by calls that began under it: many bundles can be committed at
+// once.
+func (p *rhythm) adapt(busy time.Duration, n int, began, now time.Time) {
+	if began.Before(p.limited) {
+		return
 	}
-	return max(int(bundleTarget/p.perMessage), minPerCall)
+	switch {
+	case busy > bundleTarget:
+		p.limit = max(int(float64(n)*float64(bundleTarget)/float64(busy)), minPerCall)
+	case p.limit > 0 && n >= p.limit && busy < bundleTarget/2:
+		p.limit *= 2
+	default:
+		return
+	}
+	p.limited = now
 }
 
 // A Pace is what a connector may learn from a reader's rhythm.

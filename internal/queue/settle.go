@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 )
 
@@ -21,11 +22,16 @@ func (r *Reader[M]) settle(how Settlement, e *entry[M]) {
 		return
 	}
 	e.state, e.how = settling, how
-	for _, x := range e.extra {
-		r.settleHandle(how, x)
-	}
-	e.extra = nil
+	r.settleExtra(how, e)
 	r.enqueue(how, settlement[M]{e.handle, e})
+}
+
+func (r *Reader[M]) settleExtra(how Settlement, e *entry[M]) {
+	for _, x := range e.extra {
+		r.settleHandle(how, x.handle)
+	}
+	r.extras -= len(e.extra)
+	e.extra = nil
 }
 
 func (r *Reader[M]) settleHandle(how Settlement, h handle) {
@@ -103,13 +109,14 @@ func (r *Reader[M]) send(how Settlement, batch []settlement[M]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range batch {
-		if how == Ack && !s.h.until.IsZero() && s.h.until.Before(now) {
+		if how == Ack && (s.h.lost || !s.h.until.IsZero() && s.h.until.Before(now)) {
 			r.stats.AckExpired.Add(1)
 		}
 		if s.e != nil {
 			r.drop(s.e)
 		}
 	}
+	clear(batch) // its memory is still part of the queue's
 	r.inFlight -= len(batch)
 	if r.nothingToSettle() {
 		close(r.settled)
@@ -184,7 +191,7 @@ func (r *Reader[M]) due(step time.Duration) (batches [][]renewal[M]) {
 	soon := time.Now().Add(step / 2)
 	var batch []renewal[M]
 	add := func(e *entry[M], h handle) {
-		if h.until.After(soon) {
+		if h.lost || h.until.After(soon) {
 			return
 		}
 		if len(batch) == SettleBatch {
@@ -198,7 +205,7 @@ func (r *Reader[M]) due(step time.Duration) (batches [][]renewal[M]) {
 		}
 		add(e, e.handle)
 		for _, x := range e.extra {
-			add(e, x)
+			add(e, x.handle)
 		}
 	}
 	if len(batch) > 0 {
@@ -257,15 +264,30 @@ func (e *entry[M]) renewed(h any, until time.Time) {
 // outcome, and its late acknowledgement is counted.
 func (r *Reader[M]) loseLease(x renewal[M], now time.Time) {
 	e := x.e
-	if e.handle.h != x.h || e.state == settling || e.state == gone {
+	if e.state == settling || e.state == gone {
 		return
 	}
-	if !e.handle.lost {
-		r.stats.LeaseExpired.Add(1)
-		e.handle.lost = true
+	if e.handle.h != x.h {
+		r.loseDuplicate(x)
+		return
 	}
+	r.stats.LeaseExpired.Add(1)
+	e.handle.lost = true
 	r.late.giveBack(e.Time, now)
 	if e.state == buffered {
+		r.settleExtra(Release, e)
 		r.drop(e)
+	}
+}
+
+// loseDuplicate forgets a duplicate's handle; its redelivery will be known again.
+func (r *Reader[M]) loseDuplicate(x renewal[M]) {
+	for i, d := range x.e.extra {
+		if d.h == x.h {
+			x.e.extra = slices.Delete(x.e.extra, i, i+1)
+			r.extras--
+			r.stats.LeaseExpired.Add(1)
+			return
+		}
 	}
 }

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,7 +11,7 @@ import (
 // Stats are a Reader's counters.
 type Stats struct {
 	// Received counts deliveries, Redelivered those that the broker marks as
-	// such, Replaced those of a message that was held already.
+	// such or that are of a message held already; Replaced are the latter.
 	Received, Redelivered, Replaced atomic.Int64
 	// Deduplicated counts duplicates (another message of a known key) that were
 	// not emitted.
@@ -50,7 +49,7 @@ type Snapshot struct {
 
 func (s *Stats) addTo(o *Snapshot) {
 	o.Received += s.Received.Load()
-	o.Redelivered += s.Redelivered.Load() + s.Replaced.Load()
+	o.Redelivered += s.Redelivered.Load()
 	o.Deduplicated += s.Deduplicated.Load()
 	o.Emitted += s.Emitted.Load()
 	o.Acked += s.Acked.Load()
@@ -71,8 +70,8 @@ func (r *Reader[M]) addTo(o *Snapshot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	o.Readers++
-	o.Buffered += int64(len(r.buffer))
-	o.Unsettled += int64(r.held.n)
+	o.Buffered += int64(r.buffer.len())
+	o.Unsettled += int64(r.count())
 	o.UnsettledBytes += r.bytes
 	if e := r.held.first; e != nil {
 		o.OldestUnsettled = max(o.OldestUnsettled, time.Since(e.received))
@@ -81,10 +80,10 @@ func (r *Reader[M]) addTo(o *Snapshot) {
 
 // A Reporter copies a Reader's counters into Beam metrics, named alike in all
 // connectors. Most counting happens outside of bundles, where Beam takes none,
-// so a call reports what has come together since the last one.
+// so a call reports what has come together since the last one. What was reported
+// is the Reader's to know: several instances of a DoFn can share one, and an
+// instance can outlive its Reader.
 type Reporter struct {
-	mu       sync.Mutex
-	reported Snapshot
 	counters []counter
 	gauges   []gauge
 }
@@ -135,17 +134,17 @@ func NewReporter(namespace string) *Reporter {
 
 // Report adds what r has counted since the last report to the bundle's metrics.
 func Report[M any](ctx context.Context, p *Reporter, r *Reader[M]) {
+	r.reports.Lock()
+	defer r.reports.Unlock()
 	var now Snapshot
 	r.addTo(&now)
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	for _, c := range p.counters {
-		if d := *c.of(&now) - *c.of(&p.reported); d != 0 {
+		if d := *c.of(&now) - *c.of(&r.reports.last); d != 0 {
 			c.Inc(ctx, d)
 		}
 	}
 	for _, g := range p.gauges {
 		g.Set(ctx, g.of(&now))
 	}
-	p.reported = now
+	r.reports.last = now
 }

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -43,7 +44,7 @@ type Watermark struct {
 	// other reasons; the watermark stays back by as much.
 	Behind time.Duration
 	// Horizon is how long given-back times hold the watermark, and how long a
-	// reader that takes a slot over does not count as idle.
+	// reader that takes a slot over leaves the watermark where it is.
 	Horizon time.Duration
 	// Function is the policy of UserFunction.
 	Function func(WatermarkInput) time.Time
@@ -156,10 +157,11 @@ func (e *Estimator) close() {
 	e.s.MS = mtime.MaxTimestamp.Milliseconds()
 }
 
-// A floor is a time given back to the broker that may come again until then.
+// A floor holds the watermark at a time until another one.
 type floor struct{ at, until time.Time }
 
-// buckets of the moving window
+// windowBuckets make up the moving window. One more is being filled, so that
+// the window never covers less than it should.
 const windowBuckets = 12
 
 // A bucket holds what was received in one twelfth of the window.
@@ -174,10 +176,20 @@ type bucket struct {
 type lateness struct {
 	cfg      Watermark
 	born     time.Time // idle rule does not count before
-	buckets  [windowBuckets]bucket
+	buckets  [windowBuckets + 1]bucket
 	newest   time.Time // greatest event time received
-	received time.Time // last receipt, or last (re)connect
-	given    floor
+	last     time.Time // last receipt
+	received time.Time // last receipt, reconnect or end of a blockade
+	reached  time.Time // how far the watermark has come, zero: not known
+	resumed  floor     // after a silence, see observe; at may be zero
+	given    []given   // times given back to the broker; at and until increase
+}
+
+// given is a floor for what may come again until then. first is its earliest
+// until, before later ones were made one with it.
+type given struct {
+	floor
+	first time.Time
 }
 
 func newLateness(cfg Watermark, now time.Time) *lateness {
@@ -186,16 +198,16 @@ func newLateness(cfg Watermark, now time.Time) *lateness {
 
 // observe notes the receipt of an event time.
 func (l *lateness) observe(event, now time.Time) {
-	l.received = now
+	if now.Sub(l.last) > l.cfg.Window/2 {
+		// The first one after a silence may have overtaken others, and nothing
+		// that was received before it will tell by then.
+		l.resumed = floor{l.reached, now.Add(l.cfg.Window / 2)}
+	}
+	l.last, l.received = now, now
 	if event.After(l.newest) {
 		l.newest = event
 	}
-	width := l.cfg.Window / windowBuckets
-	start := now.Truncate(width)
-	b := &l.buckets[int(start.UnixNano()/int64(width))%windowBuckets]
-	if !b.start.Equal(start) {
-		*b = bucket{start: start}
-	}
+	b := l.bucket(now)
 	if ahead := event.Sub(now); !b.haveEvents || ahead > b.ahead {
 		b.ahead = ahead
 	}
@@ -205,12 +217,23 @@ func (l *lateness) observe(event, now time.Time) {
 	b.haveEvents = true
 }
 
+// bucket is the one to fill now.
+func (l *lateness) bucket(now time.Time) *bucket {
+	width := int64(l.cfg.Window / windowBuckets)
+	n := now.UnixNano() / width
+	b := &l.buckets[n%int64(len(l.buckets))]
+	if start := time.Unix(0, n*width); !b.start.Equal(start) {
+		*b = bucket{start: start}
+	}
+	return b
+}
+
 // recent is the least event time of the window, and how far the newest ran
 // ahead of the clock (negative: behind).
 func (l *lateness) recent(now time.Time) (least time.Time, ahead time.Duration, ok bool) {
 	for i := range l.buckets {
 		b := &l.buckets[i]
-		if !b.haveEvents || now.Sub(b.start) > l.cfg.Window {
+		if !b.haveEvents || now.Sub(b.start) > l.cfg.Window+l.cfg.Window/windowBuckets {
 			continue
 		}
 		if !ok || b.least.Before(least) {
@@ -226,16 +249,36 @@ func (l *lateness) recent(now time.Time) (least time.Time, ahead time.Duration, 
 
 // giveBack notes that a message of this time will come again.
 func (l *lateness) giveBack(event, now time.Time) {
-	if !l.given.until.After(now) || event.Before(l.given.at) {
-		l.given.at = event
+	until := now.Add(l.cfg.Horizon)
+	for n := len(l.given); n > 0 && !l.given[n-1].at.Before(event); n = len(l.given) {
+		l.given = l.given[:n-1]
 	}
-	l.given.until = now.Add(l.cfg.Horizon)
+	if n := len(l.given); n > 0 && until.Sub(l.given[n-1].first) < l.cfg.Horizon/windowBuckets {
+		l.given[n-1].until = until // nearly the same: the list stays short
+		return
+	}
+	l.given = append(l.given, given{floor{event, until}, until})
 }
 
-// takeOver is called when a reader that knows nothing goes on with a slot that
-// another has read: what that one held may come again.
-func (l *lateness) takeOver(s WatermarkState, now time.Time) {
+// floor is the least time given back, until the last of them may have come.
+func (l *lateness) floor(now time.Time) floor {
+	n := 0
+	for n < len(l.given) && !l.given[n].until.After(now) {
+		n++
+	}
+	l.given = slices.Delete(l.given, 0, n)
+	if len(l.given) == 0 {
+		return floor{}
+	}
+	return floor{l.given[0].at, l.given[len(l.given)-1].until}
+}
+
+// takeOver is called when a reader goes on with a slot that another has read:
+// what that one held comes again within Horizon, and was not emitted before the
+// watermark that it has left.
+func (l *lateness) takeOver(current time.Time, s WatermarkState, now time.Time) {
 	l.born = now.Add(l.cfg.Horizon)
+	l.giveBack(current, now)
 	if until := time.UnixMilli(s.FloorUntilMS); until.After(now) {
 		l.giveBack(time.UnixMilli(s.FloorMS), now)
 	}
@@ -272,8 +315,11 @@ func (l *lateness) candidate(current, held, now time.Time, quiet bool) time.Time
 		if !t.IsZero() {
 			t = t.Add(-l.cfg.Behind)
 		}
-		if !t.IsZero() && l.given.until.After(now) {
-			t = earlier(t, l.given.at)
+		if !idle && !now.After(l.resumed.until) {
+			t = earlier(t, l.resumed.at)
+		}
+		if f := l.floor(now); !t.IsZero() && f.until.After(now) {
+			t = earlier(t, f.at)
 		}
 		if l.cfg.Policy == PublishTimeWithMaxLag {
 			if bound := now.Add(-l.cfg.MaxLag); t.Before(bound) {
@@ -284,7 +330,17 @@ func (l *lateness) candidate(current, held, now time.Time, quiet bool) time.Time
 	if t.After(now) {
 		t = now // a stamp from the future must not make the present late
 	}
+	if !t.IsZero() {
+		l.reached = later(current, t)
+	}
 	return t
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 func earlier(a, b time.Time) time.Time {
