@@ -15,7 +15,13 @@ import (
 	"github.com/beam-brokers/beam-brokers/testing/pubsubfake"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// The high-level client leaves this one behind when Receive has returned.
+		goleak.IgnoreTopFunction("cloud.google.com/go/pubsub/v2.(*messageIterator).streamKeepAliveHandler"),
+		// Started by that package's init.
+		goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
+}
 
 func TestPulledMessageComesBackWhenItsLeaseIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -227,12 +227,22 @@ func (st *stream) input(req *pubsubpb.StreamingPullRequest, first bool) error {
 		}
 	}
 	if !first && st.version >= 1 && len(req.GetAckIds()) == 0 && len(req.GetModifyDeadlineAckIds()) == 0 {
+		st.ping()
+	}
+	return nil
+}
+
+// pongDelay stands for the way over a network. The client takes a stream for
+// dead when the answer to a ping is not later than the ping by its clock.
+const pongDelay = time.Millisecond
+
+func (st *stream) ping() {
+	st.sub.srv.clock.AfterFunc(pongDelay, func() {
 		st.sub.mu.Lock()
 		st.pongs++
 		st.sub.mu.Unlock()
 		st.wake()
-	}
-	return nil
+	})
 }
 
 func (st *stream) checkInput(req *pubsubpb.StreamingPullRequest, first bool) error {
