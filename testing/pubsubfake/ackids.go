@@ -65,7 +65,7 @@ func (b *badIDs) exactlyOnceError() error {
 	if len(b.ids) == 0 {
 		return nil
 	}
-	return ackError(codes.FailedPrecondition, "Some acknowledgement ids in the request were invalid. This could be because the acknowledgement ids have expired or the acknowledgement ids were malformed.", b.ids, permanentAckID)
+	return ackError(codes.InvalidArgument, "Some acknowledgement ids in the request were invalid. This could be because the acknowledgement ids have expired or the acknowledgement ids were malformed.", b.ids, permanentAckID)
 }
 
 func ackError(code codes.Code, text string, ids []string, reason string) error {

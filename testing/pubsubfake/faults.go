@@ -4,6 +4,7 @@ import (
 	"context"
 	"path"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,7 +52,7 @@ type Fault struct {
 	// AckReason, for example "TRANSIENT_FAILURE_UNKNOWN", gives each ack id of
 	// the request this reason in the error's details, as with exactly-once
 	// delivery. Without Code the error is UNAVAILABLE for TRANSIENT_ reasons,
-	// else FAILED_PRECONDITION.
+	// else INVALID_ARGUMENT.
 	AckReason string `json:"ack_reason,omitempty"`
 	// LoseAnswer does the work first (a Publish stores its messages) and then
 	// fails with Code, UNAVAILABLE by default.
@@ -206,8 +207,8 @@ func (f *Fault) err(req proto.Message) error {
 	}
 	if f.AckReason != "" {
 		if code == codes.OK {
-			code = codes.FailedPrecondition
-			if len(f.AckReason) > 10 && f.AckReason[:10] == "TRANSIENT_" {
+			code = codes.InvalidArgument
+			if strings.HasPrefix(f.AckReason, "TRANSIENT_") {
 				code = codes.Unavailable
 			}
 		}

@@ -286,7 +286,7 @@ func TestExactlyOnceTellsWhichAckIDsFailed(t *testing.T) {
 			"ack":    f.ack(subA, got[0].AckId, got[1].AckId, "junk"),
 			"modack": f.modAck(subA, 10, got[0].AckId, "junk"),
 		} {
-			f.wantCode(err, codes.FailedPrecondition)
+			f.wantCode(err, codes.InvalidArgument)
 			api, ok := apierror.FromError(err)
 			if !ok || api.Reason() != "EXACTLY_ONCE_ACKID_FAILURE" {
 				t.Fatalf("%s: %v", what, err)

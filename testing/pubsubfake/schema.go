@@ -246,7 +246,7 @@ func (s *schemaStore) allowed(set *pubsubpb.SchemaSettings) ([]*revision, error)
 func (s *schemaStore) apply(set *pubsubpb.SchemaSettings, msgs []*pubsubpb.PubsubMessage) error {
 	revs, err := s.allowed(set)
 	if err != nil {
-		return invalid("Request contains an invalid argument: the schema of the topic cannot be used: %v.", status.Convert(err).Message())
+		return err
 	}
 	for i, m := range msgs {
 		r, err := firstValid(revs, m.GetData(), set.GetEncoding())
