@@ -21,7 +21,7 @@ const (
 	KindFloat     Kind = 3  // float, double
 	KindString    Kind = 4  // string, enum, uuid
 	KindBytes     Kind = 5  // bytes, fixed
-	KindTimestamp Kind = 6  // timestamp-millis, timestamp-micros and nanos
+	KindTimestamp Kind = 6  // timestamp-millis, timestamp-micros, local ones too
 	KindDate      Kind = 7  // date, at midnight UTC
 	KindTime      Kind = 8  // time-millis, time-micros: of the day
 	KindDecimal   Kind = 9  // decimal, as text, so that no digit is lost
