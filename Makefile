@@ -73,5 +73,5 @@ upstream: ## run the minimal programs of docs/upstream.md: are the faults still 
 -include $(sort $(wildcard checks/*.mk))
 
 checks: ## list the slow checks, make check-..., one line each
-	@awk -F ': ' '/^## check-[a-z0-9-]+: / {sub(/^## /, "", $$1); t = $$1; sub(/^## [^:]*: /, ""); printf "  make %-28s %s\n", t, $$0}' \
+	@awk '/^## check-[a-z0-9-]+: / {i = index($$0, ": "); printf "  make %-24s %s\n", substr($$0, 4, i - 4), substr($$0, i + 2)}' \
 		Makefile $(sort $(wildcard checks/*.mk)) /dev/null
