@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,8 +32,10 @@ func init() {
 // its channels belong to one bubble.
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
-	resetProcess()
-	synctest.Test(t, f)
+	synctest.Test(t, func(t *testing.T) {
+		resetProcess()
+		f(t)
+	})
 	resetProcess()
 }
 
@@ -158,7 +161,12 @@ type rig struct {
 	est   *Estimator
 	epoch int64
 	begun int
+	// worker differs from rig to rig: what a test leaves in internal/commit must
+	// not meet another's bundles.
+	worker string
 }
+
+var rigs atomic.Int64
 
 func newRig(t *testing.T, change func(*Config)) *rig {
 	t.Helper()
@@ -167,7 +175,7 @@ func newRig(t *testing.T, change func(*Config)) *rig {
 		change(&cfg)
 	}
 	b := newFakeBroker()
-	g := &rig{t: t, b: b, r: New(cfg, b), est: NewEstimator(InitialState())}
+	g := &rig{t: t, b: b, r: New(cfg, b), est: NewEstimator(InitialState()), worker: fmt.Sprint(rigs.Add(1))}
 	t.Cleanup(func() {
 		if err := g.r.Close(); err != nil {
 			t.Error(err)
@@ -209,8 +217,8 @@ type runnerCall struct {
 	over bool
 }
 
-func bundleContext(t *testing.T, id string) context.Context {
-	ctx := metadata.AppendToOutgoingContext(t.Context(), "worker_id", "worker-"+t.Name())
+func (g *rig) bundleContext(id string) context.Context {
+	ctx := metadata.AppendToOutgoingContext(g.t.Context(), "worker_id", g.worker)
 	return metrics.SetBundleID(ctx, id)
 }
 
@@ -224,7 +232,7 @@ func (g *rig) begin(l Limits) *runnerCall {
 func (g *rig) beginAt(epoch int64, est *Estimator, l Limits) *runnerCall {
 	g.begun++
 	c := &runnerCall{g: g, id: fmt.Sprintf("inst%03d", g.begun), tr: NewTracker(Restriction{Epoch: epoch}, nil)}
-	c.ctx = bundleContext(g.t, c.id)
+	c.ctx = g.bundleContext(c.id)
 	if l.Length == 0 {
 		l.Length = 50 * time.Millisecond
 	}
@@ -270,7 +278,7 @@ func (c *runnerCall) finalize() {
 		InstructionId: "finalize-" + c.id,
 		Request:       &fnpb.InstructionRequest_FinalizeBundle{FinalizeBundle: &fnpb.FinalizeBundleRequest{InstructionId: c.id}},
 	}
-	ctx := hooks.RunRequestHooks(bundleContext(c.g.t, req.InstructionId), req)
+	ctx := hooks.RunRequestHooks(c.g.bundleContext(req.InstructionId), req)
 	resp := &fnpb.InstructionResponse{}
 	hooks.RunResponseHooks(ctx, req, resp)
 	synctest.Wait()
@@ -298,5 +306,28 @@ func (g *rig) wantHeld(n int) {
 	g.r.addTo(&s)
 	if s.Unsettled != int64(n) {
 		g.t.Errorf("%d messages held, want %d", s.Unsettled, n)
+	}
+}
+
+// renewals is how often the lease of h was renewed.
+func (b *fakeBroker) renewals(h string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.renewed[h]
+}
+
+// settlements is how often h was settled.
+func (b *fakeBroker) settlements(h string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.times[h]
+}
+
+// lose lets Renew report the leases of hs as lost.
+func (b *fakeBroker) lose(hs ...string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, h := range hs {
+		b.lost[h] = true
 	}
 }

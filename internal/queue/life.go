@@ -150,13 +150,21 @@ func (r *Reader[M]) idleClose(visit int64) {
 // Close stops receiving, gives back everything that is not acknowledged and
 // ends the reader's goroutines and clients. A second Close waits for the first.
 func (r *Reader[M]) Close() error {
-	r.closing.Do(func() { r.closeErr = r.shut() })
+	r.mu.Lock()
+	first := !r.closing
+	r.closing, r.closed = true, true
+	r.mu.Unlock()
+	if !first {
+		<-r.shutDown
+		return r.closeErr
+	}
+	defer close(r.shutDown)
+	r.closeErr = r.shut()
 	return r.closeErr
 }
 
 func (r *Reader[M]) shut() error {
 	r.mu.Lock()
-	r.closed = true
 	if r.park != nil {
 		r.park.Stop()
 	}

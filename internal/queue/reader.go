@@ -85,7 +85,8 @@ type Reader[M any] struct {
 	ctx      context.Context // of settling and renewing
 	stop     context.CancelFunc
 	loops    sync.WaitGroup
-	closing  sync.Once
+	closing  bool          // Close was called
+	shutDown chan struct{} // closed when it is over
 	closeErr error
 
 	reports struct { // what Report has told, see there
@@ -106,18 +107,20 @@ func New[M any](cfg Config, b Broker[M]) *Reader[M] {
 		cfg.CloseAfter = time.Minute
 	}
 	r := &Reader[M]{
-		cfg:     cfg,
-		broker:  b,
-		stats:   &Stats{},
-		table:   map[string]*entry[M]{},
-		calls:   map[*Call[M]]struct{}{},
-		late:    newLateness(cfg.Watermark, time.Now()),
-		memory:  newMemory(cfg.Remember, cfg.RememberFor),
-		epoch:   -1,
+		cfg:    cfg,
+		broker: b,
+		stats:  &Stats{},
+		table:  map[string]*entry[M]{},
+		calls:  map[*Call[M]]struct{}{},
+		late:   newLateness(cfg.Watermark, time.Now()),
+		memory: newMemory(cfg.Remember, cfg.RememberFor),
+		epoch:  -1, committed: -1,
 		arrived: make(chan struct{}, 1),
 		room:    make(chan struct{}, 1),
 		settled: make(chan struct{}),
 		kick:    make(chan struct{}, 1),
+
+		shutDown: make(chan struct{}),
 	}
 	// The reader outlives the bundle, so it cannot live on the bundle's context.
 	r.ctx, r.stop = context.WithCancel(context.Background())
@@ -291,7 +294,7 @@ func (r *Reader[M]) drop(e *entry[M]) {
 		delete(r.table, k)
 	}
 	if full && !r.full() {
-		r.late.received = time.Now() // what is missed since then counts as silence
+		r.late.opened = time.Now()
 	}
 	poke(r.room)
 }
@@ -335,7 +338,7 @@ func (r *Reader[M]) Connected(ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if ok && !r.quiet {
-		r.late.received = time.Now()
+		r.late.opened = time.Now()
 	}
 	r.quiet = ok
 }
@@ -347,7 +350,8 @@ func (r *Reader[M]) HeldBytes() int64 {
 	return r.bytes
 }
 
-// LastCommitted is the greatest epoch whose bundle is known to be committed.
+// LastCommitted is the greatest epoch whose bundle is known to be committed, -1
+// before the first.
 func (r *Reader[M]) LastCommitted() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -29,7 +29,7 @@ func TestMessagesAreAcknowledgedInOrderWhenTheirBundleIsCommitted(t *testing.T) 
 		g.wantSettled(map[string][]string{"ack": {"h-a", "h-b", "h-c"}})
 		g.wantHeld(0)
 		c.finalize() // twice is harmless
-		if n := g.b.times["h-a"]; n != 1 {
+		if n := g.b.settlements("h-a"); n != 1 {
 			t.Errorf("acknowledged %d times", n)
 		}
 		if n := g.r.Stats().Acked.Load(); n != 3 {

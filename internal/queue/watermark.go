@@ -34,7 +34,7 @@ type Watermark struct {
 	// Window is how long a received time holds the watermark. Default 60 s.
 	Window time.Duration
 	// IdleAfter is the silence after which a connected, unblocked reader counts
-	// as idle. Default 5 s.
+	// as idle, though not before Slack after it became so. Default 5 s.
 	IdleAfter time.Duration
 	// Slack is how far an idle reader stays behind the clock. Default 10 s.
 	Slack time.Duration
@@ -174,15 +174,15 @@ type bucket struct {
 
 // lateness is the reader's memory of received times. Its owner locks.
 type lateness struct {
-	cfg      Watermark
-	born     time.Time // idle rule does not count before
-	buckets  [windowBuckets + 1]bucket
-	newest   time.Time // greatest event time received
-	last     time.Time // last receipt
-	received time.Time // last receipt, reconnect or end of a blockade
-	reached  time.Time // how far the watermark has come, zero: not known
-	resumed  floor     // after a silence, see observe; at may be zero
-	given    []given   // times given back to the broker; at and until increase
+	cfg     Watermark
+	born    time.Time // idle rule does not count before
+	buckets [windowBuckets + 1]bucket
+	newest  time.Time // greatest event time received
+	last    time.Time // last receipt
+	opened  time.Time // last reconnect or end of a blockade
+	reached time.Time // how far the watermark has come, zero: not known
+	resumed floor     // after a silence, see observe; at may be zero
+	given   []given   // times given back to the broker; at and until increase
 }
 
 // given is a floor for what may come again until then. first is its earliest
@@ -193,7 +193,7 @@ type given struct {
 }
 
 func newLateness(cfg Watermark, now time.Time) *lateness {
-	return &lateness{cfg: cfg.withDefaults(), born: now, received: now}
+	return &lateness{cfg: cfg.withDefaults(), born: now, opened: now}
 }
 
 // observe notes the receipt of an event time.
@@ -203,7 +203,7 @@ func (l *lateness) observe(event, now time.Time) {
 		// that was received before it will tell by then.
 		l.resumed = floor{l.reached, now.Add(l.cfg.Window / 2)}
 	}
-	l.last, l.received = now, now
+	l.last = now
 	if event.After(l.newest) {
 		l.newest = event
 	}
@@ -289,13 +289,15 @@ func (l *lateness) takeOver(current time.Time, s WatermarkState, now time.Time) 
 // connected and not blocked.
 func (l *lateness) candidate(current, held, now time.Time, quiet bool) time.Time {
 	least, ahead, seen := l.recent(now)
-	idle := quiet && held.IsZero() && now.Sub(l.received) >= l.cfg.IdleAfter && !now.Before(l.born)
+	silence := now.Sub(later(l.last, l.opened))
+	// What was there when the reader could receive again is received within Slack.
+	idle := quiet && held.IsZero() && silence >= l.cfg.IdleAfter && now.Sub(l.opened) >= l.cfg.Slack && !now.Before(l.born)
 	var t time.Time
 	switch l.cfg.Policy {
 	case WallTime:
 		t = now.Add(-l.cfg.Slack)
 	case UserFunction:
-		in := WatermarkInput{Now: now, Current: current, OldestHeld: held, NewestReceived: l.newest, Idle: idle, Silence: now.Sub(l.received)}
+		in := WatermarkInput{Now: now, Current: current, OldestHeld: held, NewestReceived: l.newest, Idle: idle, Silence: silence}
 		if seen {
 			in.OldestRecent = least
 		}
