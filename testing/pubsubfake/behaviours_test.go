@@ -241,16 +241,36 @@ var behaviours = []behaviour{
 		v.take(1)
 		return body(v.takeFor(1, time.Second))
 	}, fake: ""},
-	{name: "nack in the middle of a key", run: func(v *visitor) string {
+	{name: "nack of all messages of a key", run: func(v *visitor) string {
+		v.set(ordered).send(keyed("k", "1"), keyed("k", "2"), keyed("k", "3"))
+		must(v.T, v.modAck(0, ids(v.take(3))...))
+		return body(v.takeFor(3, 8*time.Second))
+	}, fake: "123"},
+	{name: "nack of the first message of a key", run: func(v *visitor) string {
+		v.set(ordered).send(keyed("k", "1"), keyed("k", "2"), keyed("k", "3"))
+		must(v.T, v.modAck(0, v.take(3)[0].AckId))
+		return inOrder(body(v.takeFor(3, 14*time.Second)), "123")
+	}, fake: "in order", emulator: "not in order"},
+	{name: "nack of a later message of a key", run: func(v *visitor) string {
 		v.set(ordered).send(keyed("k", "1"), keyed("k", "2"), keyed("k", "3"))
 		got := v.take(3)
-		if len(got) < 3 {
-			return "one by one"
-		}
+		must(v.T, v.ack(got[0].AckId))
+		must(v.T, v.modAck(0, got[1].AckId))
+		return inOrder(body(v.takeFor(2, 14*time.Second)), "23")
+	}, fake: "in order", emulator: "not in order"},
+	{name: "nack of a message of a key whose next one is acked", run: func(v *visitor) string {
+		v.set(ordered).send(keyed("k", "1"), keyed("k", "2"), keyed("k", "3"))
+		got := v.take(3)
 		must(v.T, v.ack(got[0].AckId, got[2].AckId))
 		must(v.T, v.modAck(0, got[1].AckId))
-		return body(v.takeFor(3, 5*time.Second))
-	}, fake: "23"},
+		return inOrder(body(v.takeFor(2, 14*time.Second)), "23")
+	}, fake: "in order", emulator: "not in order"},
+	{name: "nack of a message of a key behind one that is open", run: func(v *visitor) string {
+		v.set(ordered).send(keyed("k", "1"), keyed("k", "2"), keyed("k", "3"))
+		got := v.take(3)
+		must(v.T, v.modAck(0, got[1].AckId))
+		return "early " + body(v.takeFor(2, 2*time.Second))
+	}, fake: "early "},
 	{name: "dead letter", run: deadLetter, fake: "attempts 1,2,3,4,5, moved x: a=b DeliveryCount=5 Subscription=sub-a SubscriptionProject=true TopicPublishTime=true, left "},
 	{name: "snapshot and seek to it", run: func(v *visitor) string {
 		v.set().send(text("a"))
@@ -327,6 +347,13 @@ var behaviours = []behaviour{
 			", commit ", code(commit(schemaV2)), ", incompatible ", code(commit(schemaV3)))
 	}, fake: "good OK, again AlreadyExists, bad InvalidArgument, commit OK, incompatible InvalidArgument", emulator: "good OK, again AlreadyExists, bad InvalidArgument, commit OK, incompatible OK"},
 	{name: "schema: revision of a message", run: schemaRevisions, fake: "old first, new second, deleted NotFound _deleted-schema_"},
+}
+
+func inOrder(got, want string) string {
+	if got == want {
+		return "in order"
+	}
+	return "not in order"
 }
 
 func publishLimits(v *visitor) string {

@@ -52,7 +52,7 @@ type visitor struct {
 }
 
 func TestFakeAndEmulatorBehaveAlike(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
 	t.Cleanup(cancel) // not deferred: the parallel tests below come after this function
 	host, stop, err := realbrokers.PubSubEmulator(ctx)
 	if errors.Is(err, realbrokers.ErrNotInstalled) {

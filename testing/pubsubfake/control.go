@@ -9,7 +9,6 @@ import (
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 )
 
 // AddTopic creates a topic by full name, for tests that need no settings.
@@ -89,8 +88,8 @@ func (s *Server) Published(topic string) []*pubsubpb.PubsubMessage {
 	return msgs
 }
 
-// Unacked returns copies of the messages that a subscription has not
-// acknowledged, leased or not, in the order in which they were stored.
+// Unacked returns the messages that a subscription has not acknowledged, leased
+// or not, in the order in which they were stored. They are shared: read only.
 func (s *Server) Unacked(name string) []*pubsubpb.PubsubMessage {
 	sub, err := s.subscription(name)
 	if err != nil {
@@ -100,7 +99,7 @@ func (s *Server) Unacked(name string) []*pubsubpb.PubsubMessage {
 	defer sub.mu.Unlock()
 	var msgs []*pubsubpb.PubsubMessage
 	for e := sub.backlog.head; e != nil; e = e.next {
-		msgs = append(msgs, proto.CloneOf(e.pb))
+		msgs = append(msgs, e.pb)
 	}
 	return msgs
 }

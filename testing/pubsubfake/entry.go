@@ -22,6 +22,7 @@ type entry struct {
 	key      *orderKey
 	listed   bool // in the backlog
 	held     bool // acknowledged, but an earlier message of its key is not
+	gone     bool // held, and not to come back with that message
 	copied   bool // an injected duplicate of another entry
 }
 

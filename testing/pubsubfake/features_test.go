@@ -317,3 +317,22 @@ func TestExactlyOnceConfirmsOnTheStream(t *testing.T) {
 		}
 	})
 }
+
+func TestSettledForGoodDoesNotComeBackWithItsKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := setUp(t, func(s *pubsubpb.Subscription) {
+			s.EnableMessageOrdering = true
+			s.EnableExactlyOnceDelivery = true
+		})
+		f.publish(keyed("k", "1"), keyed("k", "2"), keyed("k", "3"))
+		got := f.pull(subA, 3)
+		must(t, f.ack(subA, got[1].AckId))
+		must(t, f.modAck(subA, 0, got[0].AckId))
+		again := f.pull(subA, 3)
+		f.wantBodies(again, "1", "3")
+		must(t, f.ack(subA, ids(again)...))
+		if s := f.srv.Stats(subA); s.Unacked != 0 || s.Acked != 3 || s.Reopened != 0 {
+			t.Fatalf("%+v", s)
+		}
+	})
+}

@@ -77,8 +77,8 @@ func (t *keyTable) settle(e *entry) bool {
 	return !k.queued
 }
 
-// rewind cuts the outstanding batch at e and returns what must come back, e
-// included.
+// rewind cuts the outstanding batch at e and returns what was handed out from
+// there on, e included.
 func (k *orderKey) rewind(e *entry) []*entry {
 	for i := len(k.out) - 1; i >= 0; i-- {
 		if k.out[i] == e {

@@ -2,6 +2,7 @@ package pubsubfake
 
 import (
 	"container/heap"
+	"slices"
 	"time"
 )
 
@@ -29,6 +30,7 @@ func (s *subscription) ack(e *entry, now time.Time) {
 	s.counts.ack(e)
 	s.endLease(e, endAcked)
 	s.backlog.remove(e)
+	e.gone = s.pb.GetEnableExactlyOnceDelivery() // there an ack is for good
 	s.finish(e)
 }
 
@@ -58,6 +60,7 @@ func (s *subscription) giveBack(e *entry, how ending, now time.Time) {
 		s.counts.deadLettered++
 		s.backlog.remove(e)
 		s.dead = append(s.dead, s.deadLetterOf(e))
+		e.gone = true
 		s.finish(e)
 		return
 	}
@@ -75,7 +78,7 @@ func (s *subscription) giveBack(e *entry, how ending, now time.Time) {
 // giveBackKey gives back e and all that was handed out of its key behind it.
 func (s *subscription) giveBackKey(e *entry, now time.Time) {
 	k := e.key
-	back := k.rewind(e)
+	back := slices.DeleteFunc(k.rewind(e), func(x *entry) bool { return x.gone })
 	after := e
 	for _, x := range back {
 		switch {
