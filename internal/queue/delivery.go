@@ -13,6 +13,10 @@ type Delivery[M any] struct {
 	ID string
 	// Key is what deduplication goes by; empty means ID.
 	Key string
+	// Order is the ordering key of a broker that keeps order; empty: none. When
+	// a message is given back, those of its key that follow it in the buffer are
+	// too: the broker delivers all of them again, in order.
+	Order string
 	// Time is the message's event time; zero means the time of receipt.
 	Time time.Time
 	// Bytes is what the message counts against the byte limit.

@@ -20,8 +20,8 @@ var process = struct {
 	past      Snapshot // counters of the closed ones
 	draining  bool
 	emitUntil time.Time
-	changed   chan struct{} // closed at the next change
-}{open: map[member]struct{}{}, changed: make(chan struct{})}
+	changed   chan struct{} // closed at the next change; nil while nobody waits
+}{open: map[member]struct{}{}}
 
 func join(m member) {
 	process.Lock()
@@ -37,8 +37,10 @@ func leave(m member, s *Stats) {
 	defer process.Unlock()
 	delete(process.open, m)
 	s.addTo(&process.past)
-	close(process.changed)
-	process.changed = make(chan struct{})
+	if process.changed != nil {
+		close(process.changed)
+		process.changed = nil
+	}
 }
 
 // DrainAll makes every reader of the process stop, also those that are opened
@@ -77,7 +79,11 @@ func Totals() Snapshot {
 func WaitClosed(ctx context.Context) error {
 	for {
 		process.Lock()
-		n, changed := len(process.open), process.changed
+		n := len(process.open)
+		if process.changed == nil && n > 0 {
+			process.changed = make(chan struct{})
+		}
+		changed := process.changed
 		process.Unlock()
 		if n == 0 {
 			return nil

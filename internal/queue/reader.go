@@ -201,7 +201,7 @@ func (r *Reader[M]) deliver(e *entry[M], now time.Time) bool {
 	r.late.observe(e.Time, now)
 	k := e.key()
 	if k != "" {
-		if old := r.table[k]; old != nil && r.known(old, e) {
+		if old := r.table[k]; old != nil && r.known(old, e, now) {
 			return false
 		}
 		if r.memory.has(k, now) {
@@ -234,7 +234,7 @@ func (r *Reader[M]) hold(e *entry[M]) {
 
 // known deals with a delivery of a key that is held, and tells whether that is
 // all there is to do.
-func (r *Reader[M]) known(old, e *entry[M]) bool {
+func (r *Reader[M]) known(old, e *entry[M], now time.Time) bool {
 	switch {
 	case old.state == settling && old.how != Ack:
 		return false // given back, and here it is again
@@ -244,6 +244,12 @@ func (r *Reader[M]) known(old, e *entry[M]) bool {
 			// Acknowledged, but the broker had not heard of it yet.
 			r.settleHandle(Ack, e.handle)
 			return true
+		}
+		if old.handle.until.After(now) && !old.handle.lost {
+			// Two deliveries at once. Which of them the broker goes by is not
+			// known, so both are renewed and settled.
+			old.extra = append(old.extra, duplicate{old.handle, old.ID})
+			r.extras++
 		}
 		old.handle = e.handle
 	case e.Key == "":

@@ -54,7 +54,7 @@ func (c *Call[M]) End() Result {
 	res.Err = r.receiveError()
 	res.Done = res.Err == nil && !c.refused && r.ended(len(c.out), now)
 	res.Resume = r.resume(c, now)
-	r.rhythm.end(now)
+	r.rhythm.end(now, res.Resume)
 	r.armPark()
 	c.stake(res.Done)
 	c.advance(now, res.Done) // last: a user's function may panic
@@ -194,6 +194,7 @@ func (c *Call[M]) resolve(o commit.Outcome) {
 	}
 	c.over = true
 	now := time.Now()
+	var orders map[string]bool
 	for _, e := range c.out {
 		if e.state != emitted {
 			continue
@@ -208,6 +209,27 @@ func (c *Call[M]) resolve(o commit.Outcome) {
 		}
 		r.late.giveBack(e.Time, now)
 		r.settle(Nack, e)
+		if e.Order != "" {
+			if orders == nil {
+				orders = map[string]bool{}
+			}
+			orders[e.Order] = true
+		}
 	}
 	c.out = nil
+	r.releaseOrders(orders, now)
+}
+
+// releaseOrders gives back what is buffered of these ordering keys. The caller
+// locks.
+func (r *Reader[M]) releaseOrders(keys map[string]bool, now time.Time) {
+	if len(keys) == 0 {
+		return
+	}
+	for _, e := range r.buffer.all() {
+		if e.state == buffered && keys[e.Order] {
+			r.late.giveBack(e.Time, now)
+			r.settle(Release, e)
+		}
+	}
 }

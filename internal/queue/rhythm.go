@@ -7,6 +7,9 @@ type rhythm struct {
 	lastBegin, lastEnd time.Time
 	gap                time.Duration // from a call's end to the next call's begin
 	period             time.Duration // from begin to begin
+	committedAt        time.Time     // of the newest commit
+	resume             time.Duration // delay that the last call asked for
+	interval           time.Duration // that the runner keeps, 0: none
 	commit             time.Duration // from a call's begin to its commit
 	write              time.Duration // from a call's end to its commit
 	longestCommit      time.Duration // from a bundle's end to its commit
@@ -37,14 +40,38 @@ func (p *rhythm) begin(now time.Time) {
 	}
 	if !p.lastBegin.IsZero() {
 		p.period = smooth(p.period, now.Sub(p.lastBegin))
+		p.measure(now)
 	}
 	p.lastBegin = now
 }
 
-func (p *rhythm) end(now time.Time) { p.lastEnd = now }
+// leastInterval is the shortest idle time between bundles that is taken for a
+// runner's own interval.
+const leastInterval = 30 * time.Second
+
+// measure finds out whether the runner keeps an interval of its own. What tells
+// is the time in which nothing was to be done: a slow bundle, a slow commit or a
+// delay of ours is no interval. Once a call gathers for most of the interval
+// only its margin is left idle; less than that, and there is none any more.
+func (p *rhythm) measure(now time.Time) {
+	since := p.lastEnd
+	if p.committedAt.After(since) {
+		since = p.committedAt
+	}
+	idle := now.Sub(since) - p.resume
+	switch {
+	case idle >= leastInterval:
+		p.interval = smooth(p.interval, now.Sub(p.lastBegin))
+	case p.interval > 0 && idle < max(time.Second, p.interval/60)/2:
+		p.interval = 0
+	}
+}
+
+func (p *rhythm) end(now time.Time, resume time.Duration) { p.lastEnd, p.resume = now, resume }
 
 // committed learns from a call whose bundle was committed.
 func (p *rhythm) committed(began, ended time.Time, waited, took time.Duration, n int, now time.Time) {
+	p.committedAt = now
 	p.commit = smooth(p.commit, now.Sub(began))
 	p.write = smooth(p.write, now.Sub(ended))
 	p.longestCommit = max(p.longestCommit, took)
@@ -76,11 +103,14 @@ type Pace struct {
 	// Period is the time between calls, Commit that from a call's begin to its
 	// commit, Write that from a call's end to its commit. Zero: not known yet.
 	Period, Commit, Write time.Duration
+	// Interval is the time between bundles where the runner keeps one of its own,
+	// of half a minute or more; zero where it comes back whenever it is asked.
+	Interval time.Duration
 }
 
 // Pace is the reader's rhythm so far.
 func (r *Reader[M]) Pace() Pace {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return Pace{Period: r.rhythm.period, Commit: r.rhythm.commit, Write: r.rhythm.write}
+	return Pace{Period: r.rhythm.period, Commit: r.rhythm.commit, Write: r.rhythm.write, Interval: r.rhythm.interval}
 }

@@ -277,6 +277,9 @@ func (r *Reader[M]) loseLease(x renewal[M], now time.Time) {
 	if e.state == buffered {
 		r.settleExtra(Release, e)
 		r.drop(e)
+		if e.Order != "" {
+			r.releaseOrders(map[string]bool{e.Order: true}, now)
+		}
 	}
 }
 

@@ -124,6 +124,8 @@ func NewReporter(namespace string) *Reporter {
 			c("reconnects", func(s *Snapshot) *int64 { return &s.Reconnects }),
 		},
 		gauges: []gauge{
+			// What the broker holds it does not tell.
+			g("backlog", func(s *Snapshot) int64 { return s.Buffered }),
 			g("unsettled", func(s *Snapshot) int64 { return s.Unsettled }),
 			g("unsettled_bytes", func(s *Snapshot) int64 { return s.UnsettledBytes }),
 			g("oldest_unsettled_ms", func(s *Snapshot) int64 { return s.OldestUnsettled.Milliseconds() }),
