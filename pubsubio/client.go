@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,14 +25,60 @@ import (
 // A subscriber is one connection of the process for reading.
 type subscriber struct {
 	*vkit.SubscriptionAdminClient
+	line lineKey
+	nth  int64 // of the connections that this line has had, see lines
 }
 
 // subscribers are the process's reading connections, shared by all sources.
 var subscribers = clients.NewPool(clients.DefaultIdle, func(s *subscriber) error { return s.Close() })
 
+// A lineKey names a place for one connection.
+type lineKey struct {
+	target string
+	index  int
+}
+
+// lines counts the connections that were found dead, by place. A network can
+// fall silent without a word to gRPC, which then keeps the connection for many
+// minutes: the count is part of a client's version, so that all take another.
+var lines = struct {
+	sync.Mutex
+	dead map[lineKey]int64
+}{dead: map[lineKey]int64{}}
+
+func deadLines(k lineKey) int64 {
+	lines.Lock()
+	defer lines.Unlock()
+	return lines.dead[k]
+}
+
+// hangUp makes everybody take another connection in place of s, once.
+func (s *subscriber) hangUp() {
+	lines.Lock()
+	defer lines.Unlock()
+	if lines.dead[s.line] == s.nth {
+		lines.dead[s.line]++
+	}
+}
+
+// clientKey is the key of the connection of that index to conn's service, as it
+// has to be now.
+func clientKey(conn Connection, w *credentialsWatch, index int) (clients.Key, int64) {
+	k := clients.Key{Target: conn.target(), Version: w.current(conn), Index: index}
+	nth := deadLines(lineKey{k.Target, k.Index})
+	if nth > 0 {
+		k.Version += "/" + strconv.FormatInt(nth, 10)
+	}
+	return k, nth
+}
+
 // subscriberOf returns the connection of that index to conn's service.
 func subscriberOf(ctx context.Context, conn Connection, w *credentialsWatch, index int) (*clients.Lease[*subscriber], error) {
-	key := clients.Key{Target: conn.target(), Version: w.current(conn), Index: index}
+	key, nth := clientKey(conn, w, index)
+	return openSubscriber(ctx, conn, key, nth)
+}
+
+func openSubscriber(ctx context.Context, conn Connection, key clients.Key, nth int64) (*clients.Lease[*subscriber], error) {
 	return subscribers.Get(ctx, key, func(ctx context.Context) (*subscriber, error) {
 		opts, err := conn.clientOptions()
 		if err != nil {
@@ -40,7 +88,7 @@ func subscriberOf(ctx context.Context, conn Connection, w *credentialsWatch, ind
 		if err != nil {
 			return nil, fmt.Errorf("connecting to %s: %w", conn.target(), err)
 		}
-		return &subscriber{c}, nil
+		return &subscriber{c, lineKey{key.Target, key.Index}, nth}, nil
 	})
 }
 
@@ -62,50 +110,48 @@ type inlet struct {
 	// commitInterval is the time from a call's begin to its commit, in
 	// nanoseconds, 0 while not known.
 	commitInterval atomic.Int64
+	ordered        atomic.Bool // a stream has said that the subscription is
 
 	mu       sync.Mutex
-	clients  []*clients.Lease[*subscriber]
-	pulling  bool // the server ignores flow control of streams
-	answers  bool // the server is known to answer keep-alives
-	healthy  int  // streams that are open
+	clients  map[int]heldClient
+	pulling  bool         // the server ignores flow control of streams
+	answers  bool         // the server is known to answer keep-alives
+	open     map[int]bool // the streams that work
 	lastErr  string
 	reported time.Time
 }
 
-// client returns the reader's i-th connection, opening it when there is none.
+// A heldClient is a connection in use, and the key it was asked for by.
+type heldClient struct {
+	*clients.Lease[*subscriber]
+	key clients.Key
+}
+
+// client returns the reader's i-th connection. It is another one than before
+// when the credentials have changed, or the old one was found dead.
 func (in *inlet) client(ctx context.Context, i int) (*subscriber, error) {
 	i %= in.cfg.ClientsPerWorker
+	key, nth := clientKey(in.conn, &in.watched, i)
 	in.mu.Lock()
-	for len(in.clients) <= i {
-		in.clients = append(in.clients, nil)
-	}
-	have := in.clients[i]
+	have, ok := in.clients[i]
 	in.mu.Unlock()
-	if have != nil {
+	if ok && have.key == key {
 		return have.Client, nil
 	}
-	l, err := subscriberOf(ctx, in.conn, &in.watched, i)
+	l, err := openSubscriber(ctx, in.conn, key, nth)
 	if err != nil {
 		return nil, err
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.clients[i] != nil {
-		l.Release()
-		return in.clients[i].Client, nil
+	if have, ok = in.clients[i]; ok {
+		have.Release()
 	}
-	in.clients[i] = l
+	if in.clients == nil {
+		in.clients = map[int]heldClient{}
+	}
+	in.clients[i] = heldClient{l, key}
 	return l.Client, nil
-}
-
-// renewClient lets go of a connection, so that changed credentials are read.
-func (in *inlet) renewClient(i int) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if i %= in.cfg.ClientsPerWorker; i < len(in.clients) && in.clients[i] != nil {
-		in.clients[i].Release()
-		in.clients[i] = nil
-	}
 }
 
 // Close releases the connections.
@@ -113,9 +159,7 @@ func (in *inlet) Close() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for _, l := range in.clients {
-		if l != nil {
-			l.Release()
-		}
+		l.Release()
 	}
 	in.clients = nil
 	return nil
@@ -166,55 +210,68 @@ func (in *inlet) modify(ctx context.Context, ids []string, step time.Duration) e
 // each makes a call for ids until all are answered for or ctx ends. It returns
 // the ids that were refused for good or not answered.
 func (in *inlet) each(ctx context.Context, ids []string, call func(context.Context, []string) error) (failed []string, err error) {
-	wait := 50 * time.Millisecond
+	wait := minRetry
 	for {
 		err := call(ctx, ids)
-		refused, again := ackResult(err, ids)
+		refused, again, answered := ackResult(err, ids)
 		failed = append(failed, refused...)
 		if len(again) == 0 {
 			return failed, nil // a stale id is no fault of the call
 		}
-		if code := status.Code(err); code == codes.InvalidArgument && len(again) > 1 {
+		code := status.Code(err)
+		switch {
+		case code == codes.InvalidArgument && !answered && len(again) > 1:
 			// One bad id spoils the request: find it.
 			half := len(again) / 2
 			a, errA := in.each(ctx, again[:half], call)
 			b, errB := in.each(ctx, again[half:], call)
 			return append(append(failed, a...), b...), errors.Join(errA, errB)
-		} else if !retryable(code) {
+		case !answered && !retryable(code) && code != codes.Unauthenticated:
 			return append(failed, again...), fmt.Errorf("settling %d messages on %q: %w", len(again), in.sub.Name, err)
 		}
 		in.retry.count()
-		if err := sleep(ctx, wait); err != nil {
+		if sleep(ctx, wait) != nil {
 			return append(failed, again...), fmt.Errorf("settling %d messages on %q: %w", len(again), in.sub.Name, err)
 		}
-		ids, wait = again, min(2*wait, 5*time.Second)
+		ids, wait = again, min(2*wait, maxRetry)
 	}
 }
 
+// minRetry and maxRetry bound the growing wait before another try.
+const (
+	minRetry = 50 * time.Millisecond
+	maxRetry = 5 * time.Second
+)
+
 // ackResult reads the answer to an Acknowledge or ModifyAckDeadline: which ids
 // are refused for good, and which have to be tried again. A subscription with
-// exactly-once delivery answers for each id in the error's metadata.
-func ackResult(err error, ids []string) (refused, again []string) {
+// exactly-once delivery answers for each id in the error's metadata; an id that
+// is not mentioned there is done. Other errors have metadata too, about other
+// things.
+func ackResult(err error, ids []string) (refused, again []string, answered bool) {
 	if err == nil {
-		return nil, nil
+		return nil, nil, true
 	}
 	var api *apierror.APIError
-	var perID map[string]string
-	if errors.As(err, &api) {
-		perID = api.Metadata()
+	if !errors.As(err, &api) {
+		return nil, ids, false
 	}
-	if len(perID) == 0 {
-		return nil, ids
-	}
+	perID := api.Metadata()
 	for _, id := range ids {
-		switch why := perID[id]; {
-		case len(why) >= 9 && why[:9] == "TRANSIENT":
+		switch why, ok := perID[id]; {
+		case !ok:
+			continue
+		case strings.HasPrefix(why, "TRANSIENT_"):
 			again = append(again, id)
-		case len(why) >= 9 && why[:9] == "PERMANENT":
+		default: // PERMANENT_FAILURE_INVALID_ACK_ID
 			refused = append(refused, id)
 		}
+		answered = true
 	}
-	return refused, again
+	if !answered {
+		return nil, ids, false
+	}
+	return refused, again, true
 }
 
 // retryable tells whether an ack, nack or stream is worth another try.

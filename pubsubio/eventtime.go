@@ -18,6 +18,10 @@ var (
 	maxFutureSkew  = 24 * time.Hour
 )
 
+// leastMillis is 3 March 1973. A smaller number is one of seconds by mistake,
+// whose time in 1970 would hold the watermark back.
+const leastMillis = 100_000_000_000
+
 // eventTime is the message's event time: its timestamp attribute where the
 // transform has one, else its publish time. A message without a usable
 // attribute is not worth losing: it takes its publish time and is counted.
@@ -37,6 +41,9 @@ func (in *inlet) eventTime(m *Message) time.Time {
 // PubsubIO does.
 func parseTimestamp(s string) (time.Time, error) {
 	if ms, err := strconv.ParseInt(s, 10, 64); err == nil {
+		if ms < leastMillis {
+			return time.Time{}, fmt.Errorf("timestamp %q is not milliseconds since 1970: it may be seconds", s)
+		}
 		return time.UnixMilli(ms).UTC(), nil
 	}
 	t, err := time.Parse(time.RFC3339Nano, s)

@@ -12,9 +12,6 @@ const (
 	// polls of a second that found nothing.
 	idlePoll  = time.Second
 	idlePolls = 3
-	// leastInterval is the shortest gap between bundles that is taken for an
-	// interval somebody chose.
-	leastInterval = 30 * time.Second
 	// longGather bounds a bundle of availableNow where nothing else does.
 	longGather = time.Minute
 	// emitRest bounds how long the rest of the buffer is emitted at a limit time.
@@ -26,42 +23,37 @@ const (
 func (c *readConfig) limits(p commit.Policy, pace queue.Pace) queue.Limits {
 	l := queue.DefaultLimits(c.Runner, p)
 	l.Messages, l.Bytes = c.BatchCount, c.BatchSize
-	switch {
-	case c.Trigger == TriggerOnce:
-		l.Length, l.Gather = c.ReceiveTime, true
-		return l
-	case c.Trigger == TriggerAvailableNow:
-		l.Gather = true
-		l.Length = longGather
-		if c.ReceiveTime > 0 {
-			l.Length = c.ReceiveTime
-		}
-		l.First, l.Quiet = idlePoll, idlePoll
-		if c.GatherMode == GatherImmediate {
-			l.Quiet = queue.Immediate
-		}
-		return l
-	case c.GatherMode == GatherImmediate:
+	if c.GatherMode == GatherImmediate {
 		l.Quiet = queue.Immediate
-		return l
 	}
 	interval := c.interval(pace)
 	switch {
+	case c.Trigger == TriggerAvailableNow:
+		l.Length, l.Gather = longGather, true
+		if c.ReceiveTime > 0 {
+			l.Length = c.ReceiveTime
+		}
+		l.First = idlePoll
+		if l.Quiet == 0 {
+			l.Quiet = idlePoll
+		}
 	case c.ReceiveTime > 0:
-		l.Length, l.Gather, l.Every = c.ReceiveTime, true, interval
+		l.Length, l.Gather, l.Every = c.ReceiveTime, true, c.ProcessingTime
 	case interval > 0:
-		l.Length, l.Gather, l.Every = receiveTime(interval, pace.Write), true, interval
+		l.Length, l.Gather, l.Every = receiveTime(interval, pace.Write), true, c.ProcessingTime
 	}
 	return l
 }
 
-// interval is the time between bundles that somebody chose, 0 where nobody did.
+// interval is the time between bundles that somebody chose, 0 where nobody did:
+// the one that was given, else a runner's that was measured. gatherMode
+// immediate does not follow a measured one: it wants latency.
 func (c *readConfig) interval(pace queue.Pace) time.Duration {
 	switch {
 	case c.ProcessingTime > 0:
 		return c.ProcessingTime
-	case pace.Period >= leastInterval && c.ReceiveTime == 0:
-		return pace.Period
+	case c.GatherMode == GatherBatch:
+		return pace.Interval
 	default:
 		return 0
 	}

@@ -47,14 +47,14 @@ func (m *ownMetrics) gathered(msg *Message) {
 
 // report sets the gauges at the end of a call. epoch is the batch's number.
 func (m *ownMetrics) report(ctx context.Context, src *source, res queue.Result, epoch int64) {
-	m.messages.Set(ctx, int64(res.Emitted))
-	m.bytes.Set(ctx, res.Bytes)
-	if !m.newest.IsZero() {
+	if res.Emitted > 0 { // a call that found nothing is no batch
+		m.messages.Set(ctx, int64(res.Emitted))
+		m.bytes.Set(ctx, res.Bytes)
 		m.newestAge.Set(ctx, time.Since(m.newest).Milliseconds())
-		m.newest = time.Time{}
+		m.produced.Set(ctx, epoch)
 	}
+	m.newest = time.Time{}
 	m.outstanding.Set(ctx, src.HeldBytes())
-	m.produced.Set(ctx, epoch)
 	m.consumed.Set(ctx, src.LastCommitted())
 	last, total := src.inlet.retry.read()
 	m.attempts.Set(ctx, last)

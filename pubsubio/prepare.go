@@ -3,7 +3,6 @@ package pubsubio
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -113,16 +112,16 @@ func getSubscription(ctx context.Context, conn Connection, name string) (*pubsub
 	}
 	defer l.Release()
 	var last error
-	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+	for wait := minRetry; ; wait = min(2*wait, time.Second) {
 		sub, err := l.Client.GetSubscription(ctx, &pubsubpb.GetSubscriptionRequest{Subscription: name}, once())
 		if err == nil || !retryable(status.Code(err)) {
 			return sub, err
 		}
-		if ctx.Err() == nil {
+		if last == nil || ctx.Err() == nil { // the end of ctx tells less than what was before
 			last = err
 		}
 		if sleep(ctx, wait) != nil {
-			return nil, errors.Join(last, ctx.Err())
+			return nil, fmt.Errorf("no success within %v: %w", startTimeout, last)
 		}
 	}
 }
@@ -151,7 +150,11 @@ func seek(ctx context.Context, conn Connection, cfg readConfig, name string) err
 	}
 	defer l.Release()
 	if _, err := l.Client.Seek(ctx, req); err != nil {
-		return fmt.Errorf("seeking %q to %s: %w", name, to, err)
+		right := "pubsub.subscriptions.consume"
+		if cfg.Seek == SeekToSnapshot {
+			right += " or pubsub.snapshots.seek"
+		}
+		return missingRight(err, right, fmt.Sprintf("seeking %q to %s", name, to))
 	}
 	slog.Info("the subscription was set back; messages are delivered again from there", "subscription", name, "to", to)
 	return nil

@@ -3,9 +3,11 @@ package pubsubio
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -83,6 +85,7 @@ type readFn struct {
 	Nonce  string
 
 	decode *decoder
+	sub    *subscription // once known
 	report *queue.Reporter
 	own    *ownMetrics
 }
@@ -94,7 +97,7 @@ var readers queue.Registry[*source]
 type source struct {
 	*queue.Reader[Message]
 	inlet *inlet
-	empty int // polls of availableNow in a row that found nothing
+	empty atomic.Int32 // polls of availableNow in a row that found nothing
 }
 
 // Setup makes what a worker needs.
@@ -131,12 +134,12 @@ func (f *readFn) ProcessElement(
 		f.own.report(ctx, src, res, r.Epoch)
 		cont, err = f.after(rt, t, res, err)
 	}()
-	f.emit(ctx, src, call, emit, failed)
-	return nil, nil
+	return nil, f.emit(ctx, src, call, emit, failed)
 }
 
-// emit hands the call's messages to the pipeline.
-func (f *readFn) emit(ctx context.Context, src *source, call *queue.Call[Message], emit func(beam.EventTime, Message), failed func(beam.EventTime, FailedMessage)) {
+// emit hands the call's messages to the pipeline. An error is no fault of a
+// message: the bundle has to be done again.
+func (f *readFn) emit(ctx context.Context, src *source, call *queue.Call[Message], emit func(beam.EventTime, Message), failed func(beam.EventTime, FailedMessage)) error {
 	got, last := 0, false
 	for d := call.Next(); d != nil; d = call.Next() {
 		got++
@@ -151,6 +154,9 @@ func (f *readFn) emit(ctx context.Context, src *source, call *queue.Call[Message
 		f.own.gathered(&d.Msg)
 		et := eventTimeOf(d.Time)
 		m, err := f.decode.decode(ctx, d.Msg)
+		if errors.Is(err, errSchemaUnavailable) {
+			return fmt.Errorf("decoding message %s: %w", d.Msg.MessageID, err)
+		}
 		if err != nil {
 			src.Stats().DecodeFailed.Add(1)
 			failed(et, FailedMessage{Message: d.Msg, Reason: err.Error(), Permanent: true, Attempts: d.Attempt})
@@ -159,6 +165,7 @@ func (f *readFn) emit(ctx context.Context, src *source, call *queue.Call[Message
 		emit(et, m)
 	}
 	f.finishIfIdle(src, call, got)
+	return nil
 }
 
 // finishIfIdle ends the triggers that end by themselves.
@@ -169,11 +176,9 @@ func (f *readFn) finishIfIdle(src *source, call *queue.Call[Message], got int) {
 	case TriggerAvailableNow:
 		switch {
 		case got > 0 || call.Blocked():
-			src.empty = 0
-		case src.empty+1 >= idlePolls:
+			src.empty.Store(0)
+		case src.empty.Add(1) >= idlePolls:
 			call.Finish(0)
-		default:
-			src.empty++
 		}
 	}
 }
@@ -204,28 +209,25 @@ func eventTimeOf(t time.Time) beam.EventTime {
 
 // source is the reader of the slot, made on the slot's first call here.
 func (f *readFn) source(ctx context.Context, slot int64, prepared []byte) (*source, error) {
+	// Each instance has its decoder, also one that finds the reader of another.
+	if err := f.learn(prepared); err != nil {
+		return nil, err
+	}
 	key := queue.ReaderKey(commit.WorkerID(ctx), f.Nonce, slot)
 	if src, ok := readers.Find(key); ok {
 		return src, nil
-	}
-	var sub subscription
-	if err := json.Unmarshal(prepared, &sub); err != nil {
-		return nil, fmt.Errorf("decoding subscription: %w", err)
-	}
-	if err := f.decode.prepare(sub); err != nil {
-		return nil, err
 	}
 	wm, err := f.Config.watermark()
 	if err != nil {
 		return nil, err
 	}
 	return readers.Get(key, func() *source {
-		in := &inlet{conn: f.Conn, cfg: f.Config, sub: sub}
+		in := &inlet{conn: f.Conn, cfg: f.Config, sub: *f.sub}
 		src := &source{inlet: in}
 		in.lease = func() time.Duration { return f.Config.ackDeadline(time.Duration(in.commitInterval.Load())) }
 		src.Reader = queue.New(queue.Config{
 			Key:           key,
-			Name:          sub.Name,
+			Name:          f.sub.Name,
 			Policy:        commit.PolicyFor(ctx, f.Config.Runner),
 			CommitTimeout: f.Config.CommitTimeout,
 			MaxMessages:   f.Config.MaxOutstandingMessages,
@@ -239,6 +241,22 @@ func (f *readFn) source(ctx context.Context, slot int64, prepared []byte) (*sour
 		src.OnClose = func() { readers.Remove(key, src) }
 		return src
 	}), nil
+}
+
+// learn takes what the step before the source has found.
+func (f *readFn) learn(prepared []byte) error {
+	if f.sub != nil {
+		return nil
+	}
+	sub := &subscription{}
+	if err := json.Unmarshal(prepared, sub); err != nil {
+		return fmt.Errorf("decoding subscription: %w", err)
+	}
+	if err := f.decode.prepare(*sub); err != nil {
+		return err
+	}
+	f.sub = sub
+	return nil
 }
 
 // remembered is how many ids of acknowledged messages a reader with an

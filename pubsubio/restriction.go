@@ -1,9 +1,12 @@
 package pubsubio
 
 import (
+	"context"
+
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/sdf"
 
+	"github.com/beam-brokers/beam-brokers/internal/commit"
 	"github.com/beam-brokers/beam-brokers/internal/queue"
 )
 
@@ -13,12 +16,17 @@ import (
 // CreateInitialRestriction is the first slot; SplitRestriction makes the others.
 func (f *readFn) CreateInitialRestriction([]byte) queue.Restriction { return queue.Restriction{} }
 
-// SplitRestriction makes MaxWorkers slots.
-func (f *readFn) SplitRestriction(_ []byte, r queue.Restriction) []queue.Restriction {
-	if r.Done {
+// SplitRestriction makes MaxWorkers slots. Prism gets one: it is a single
+// process, and runs the slots of a source one after another.
+func (f *readFn) SplitRestriction(ctx context.Context, _ []byte, r queue.Restriction) []queue.Restriction {
+	switch {
+	case r.Done:
 		return []queue.Restriction{r}
+	case f.Config.Runner != "dataflow" && commit.PolicyFor(ctx, f.Config.Runner) == commit.AtFinalize:
+		return queue.Slots(1)
+	default:
+		return queue.Slots(f.Config.MaxWorkers)
 	}
-	return queue.Slots(f.Config.MaxWorkers)
 }
 
 // RestrictionSize is the same for every slot: the service does not tell its

@@ -24,10 +24,14 @@ const (
 	// A stream that has said nothing after this is taken to be open.
 	openAfter    = time.Second
 	probeTimeout = 5 * time.Second
+	// How long the last messages of a stream that we end may take.
+	closeWait = time.Second
 	pullWait     = 5 * time.Second
 
 	minReopen = 100 * time.Millisecond
 	maxReopen = 30 * time.Second
+	// A stream that has lived this long was a good one.
+	steadyAfter = 10 * time.Second
 )
 
 var (
@@ -48,20 +52,27 @@ func (in *inlet) Receive(ctx context.Context, r *queue.Reader[Message]) error {
 // closes streams after half an hour, and networks sooner.
 func (in *inlet) keepReceiving(ctx context.Context, r *queue.Reader[Message], i int) error {
 	wait := minReopen
+	var refused time.Time // since when the credentials are
 	for first := true; ; first = false {
 		began := time.Now()
 		err := in.receiveOnce(ctx, r, i)
-		switch {
-		case ctx.Err() != nil:
+		lived := time.Since(began)
+		if ctx.Err() != nil {
 			return ctx.Err()
-		case errors.Is(err, errNoFlowControl):
+		}
+		if errors.Is(err, errNoFlowControl) {
 			in.switchToPull()
 			continue
-		case errors.Is(err, io.EOF), errors.Is(err, errStalled):
-		case !retryable(status.Code(err)):
-			return fmt.Errorf("reading subscription %q at %s: %w", in.sub.Name, in.conn.target(), err)
 		}
-		if time.Since(began) > maxReopen {
+		if status.Code(err) != codes.Unauthenticated || lived > steadyAfter {
+			refused = time.Time{}
+		} else if refused.IsZero() {
+			refused = began
+		}
+		if !in.worthReopening(err, refused) {
+			return in.receiveError(err)
+		}
+		if lived > steadyAfter {
 			wait = minReopen
 		}
 		in.stats.Reconnects.Add(1)
@@ -73,21 +84,41 @@ func (in *inlet) keepReceiving(ctx context.Context, r *queue.Reader[Message], i 
 	}
 }
 
+// worthReopening tells whether another stream may do better. Credentials that
+// are refused may have been changed: their file is read again before long.
+func (in *inlet) worthReopening(err error, refused time.Time) bool {
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, errStalled), retryable(status.Code(err)):
+		return true
+	default:
+		return status.Code(err) == codes.Unauthenticated && time.Since(refused) < 2*credentialsRefresh
+	}
+}
+
+func (in *inlet) receiveError(err error) error {
+	return missingRight(err, "pubsub.subscriptions.consume", fmt.Sprintf("reading subscription %q at %s", in.sub.Name, in.conn.target()))
+}
+
 // receiveOnce reads one stream to its end, or pulls until a pull fails.
 func (in *inlet) receiveOnce(ctx context.Context, r *queue.Reader[Message], i int) error {
 	c, err := in.client(ctx, i)
 	if err != nil {
 		return status.Error(codes.Unavailable, err.Error())
 	}
-	defer in.closed(r)
-	if in.isPulling() {
+	defer in.closed(r, i)
+	if !in.isPulling() {
+		err = in.stream(ctx, c, r, i)
+		if errors.Is(err, errStalled) {
+			c.hangUp()
+		}
+		return err
+	}
+	if i == 0 {
 		return in.pull(ctx, c, r)
 	}
-	err = in.stream(ctx, c, r)
-	if errors.Is(err, errStalled) {
-		in.renewClient(i) // the connection itself may be dead
-	}
-	return err
+	in.opened(r, i) // one puller is enough, and keeps the bound
+	<-ctx.Done()
+	return ctx.Err()
 }
 
 // reopening says that a stream has to be opened again: once in a while, since
@@ -122,21 +153,24 @@ func (in *inlet) switchToPull() {
 }
 
 // opened and closed keep count of the streams that work; a reader with one that
-// does not cannot be called idle.
-func (in *inlet) opened(r *queue.Reader[Message]) {
+// does not cannot be called idle. Under the lock to the end, lest the reader
+// hears of it in another order.
+func (in *inlet) opened(r *queue.Reader[Message], i int) {
 	in.mu.Lock()
-	in.healthy++
-	all := in.healthy >= in.cfg.Streams
-	in.mu.Unlock()
-	if all {
+	defer in.mu.Unlock()
+	if in.open == nil {
+		in.open = map[int]bool{}
+	}
+	in.open[i] = true
+	if len(in.open) == in.cfg.Streams {
 		r.Connected(true)
 	}
 }
 
-func (in *inlet) closed(r *queue.Reader[Message]) {
+func (in *inlet) closed(r *queue.Reader[Message], i int) {
 	in.mu.Lock()
-	in.healthy = max(in.healthy-1, 0)
-	in.mu.Unlock()
+	defer in.mu.Unlock()
+	delete(in.open, i)
 	r.Connected(false)
 }
 
@@ -144,13 +178,22 @@ func (in *inlet) closed(r *queue.Reader[Message]) {
 type pulse struct {
 	last   atomic.Int64 // when the server was last heard, Unix nanoseconds
 	opened atomic.Bool
+	pinged atomic.Bool
+	enough chan struct{} // closed when no more is wanted
 }
 
-func (in *inlet) stream(ctx context.Context, c *subscriber, r *queue.Reader[Message]) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	st, err := c.StreamingPull(ctx, once())
+// stream reads one stream to its end. It ends it itself when ctx does, but by
+// saying so to the server: a stream that is just cut leaves what is on its way
+// leased and unseen for the whole length of a lease.
+func (in *inlet) stream(ctx context.Context, c *subscriber, r *queue.Reader[Message], i int) error {
+	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	connecting := context.AfterFunc(ctx, func() { cancel(ctx.Err()) })
+	st, err := c.StreamingPull(own, once())
+	if !connecting() {
+		return ctx.Err()
+	}
 	if err != nil {
-		cancel(nil)
 		return err
 	}
 	lease := in.lease()
@@ -162,32 +205,55 @@ func (in *inlet) stream(ctx context.Context, c *subscriber, r *queue.Reader[Mess
 		ProtocolVersion:          streamProtocol,
 	})
 	if err != nil && !errors.Is(err, io.EOF) { // EOF: Recv tells the reason
-		cancel(nil)
 		return err
 	}
-	p := &pulse{}
+	p := &pulse{enough: make(chan struct{})}
 	p.last.Store(time.Now().UnixNano())
 	var watch errgroup.Group
-	watch.Go(func() error { in.watch(ctx, cancel, c, st, r, p); return nil })
+	watch.Go(func() error { cancel(in.watch(ctx, own, c, st, r, i, p)); return nil })
 	defer func() { cancel(nil); _ = watch.Wait() }()
+	err = in.receive(st, r, i, p, lease)
+	switch cause := context.Cause(own); {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case isClosed(p.enough):
+		return errNoFlowControl
+	case cause != nil:
+		return cause
+	default:
+		return err
+	}
+}
+
+// receive takes what the stream brings until it ends.
+func (in *inlet) receive(st pubsubpb.Subscriber_StreamingPullClient, r *queue.Reader[Message], i int, p *pulse, lease time.Duration) error {
 	for {
 		resp, err := st.Recv()
 		if err != nil {
-			if cause := context.Cause(ctx); cause != nil {
-				return cause
-			}
 			return err
 		}
 		p.last.Store(time.Now().UnixNano())
-		if len(resp.ReceivedMessages) == 0 {
-			in.answered()
+		if resp.GetSubscriptionProperties().GetMessageOrderingEnabled() {
+			in.ordered.Store(true)
 		}
 		if p.opened.CompareAndSwap(false, true) {
-			in.opened(r)
+			in.opened(r, i)
+		} else if p.pinged.Load() && len(resp.ReceivedMessages) == 0 {
+			in.answered()
 		}
-		if over := r.Deliver(in.deliveries(resp.ReceivedMessages, lease)); over > in.slack() {
-			return errNoFlowControl
+		over := r.Deliver(in.deliveries(resp.ReceivedMessages, lease))
+		if over > in.slack() && !isClosed(p.enough) {
+			close(p.enough)
 		}
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -201,33 +267,54 @@ func (in *inlet) answered() {
 	in.answers = true
 }
 
-// watch sends keep-alives and ends the stream when the server falls silent.
-func (in *inlet) watch(ctx context.Context, cancel context.CancelCauseFunc, c *subscriber, st pubsubpb.Subscriber_StreamingPullClient, r *queue.Reader[Message], p *pulse) {
+// watch sends keep-alives and tells when and why the stream has to end: the
+// server fell silent, or was told to end it and has had time to. own is the
+// stream's context, ctx the reader's.
+func (in *inlet) watch(ctx, own context.Context, c *subscriber, st pubsubpb.Subscriber_StreamingPullClient, r *queue.Reader[Message], i int, p *pulse) error {
 	every := min(pingEvery, in.cfg.StallTimeout/2)
 	t := time.NewTimer(min(openAfter, every))
 	defer t.Stop()
 	for {
 		select {
+		case <-own.Done():
+			return nil
 		case <-ctx.Done():
-			return
+			return in.endStream(own, st, ctx.Err())
+		case <-p.enough:
+			return in.endStream(own, st, errNoFlowControl)
 		case <-t.C:
 		}
 		if p.opened.CompareAndSwap(false, true) {
-			in.opened(r)
+			in.opened(r, i)
 		}
 		silent := time.Since(time.Unix(0, p.last.Load()))
 		if silent >= in.cfg.StallTimeout {
 			if !in.alive(ctx, c) {
-				cancel(errStalled)
-				return
+				return errStalled
 			}
 			p.last.Store(time.Now().UnixNano())
+			silent = 0
 		}
-		if st.Send(&pubsubpb.StreamingPullRequest{}) != nil {
-			return // Recv tells
+		if st.Send(&pubsubpb.StreamingPullRequest{}) == nil { // else Recv tells
+			p.pinged.Store(true)
 		}
-		t.Reset(every)
+		t.Reset(min(every, in.cfg.StallTimeout-silent))
 	}
+}
+
+// endStream tells the server that no more is wanted and gives it time to end
+// the stream, which shows as the end of own.
+func (in *inlet) endStream(own context.Context, st pubsubpb.Subscriber_StreamingPullClient, why error) error {
+	if st.CloseSend() != nil {
+		return why
+	}
+	t := time.NewTimer(closeWait)
+	defer t.Stop()
+	select {
+	case <-own.Done():
+	case <-t.C:
+	}
+	return why
 }
 
 // alive tells whether a silent stream may be believed. A server that has
@@ -248,7 +335,6 @@ func (in *inlet) alive(ctx context.Context, c *subscriber) bool {
 
 // pull reads with unary calls that ask for no more than there is room for.
 func (in *inlet) pull(ctx context.Context, c *subscriber, r *queue.Reader[Message]) error {
-	in.opened(r)
 	for {
 		if err := r.WaitRoom(ctx); err != nil {
 			return err
@@ -256,36 +342,38 @@ func (in *inlet) pull(ctx context.Context, c *subscriber, r *queue.Reader[Messag
 		room, _ := r.Room()
 		one, cancel := context.WithTimeout(ctx, pullWait)
 		resp, err := c.Pull(one, &pubsubpb.PullRequest{
-			Subscription: in.sub.Name, MaxMessages: int32(min(room, queue.SettleBatch)),
+			Subscription: in.sub.Name, MaxMessages: int32(min(max(room, 1), queue.SettleBatch)),
 		}, once())
 		waited := one.Err() != nil && ctx.Err() == nil
 		cancel()
-		if err != nil {
-			if waited {
-				continue // nothing came; the emulator keeps such a call for ever
-			}
+		if err != nil && !waited {
 			return err
 		}
-		ms := in.deliveries(resp.ReceivedMessages, in.sub.AckDeadline)
-		r.Deliver(ms)
-		in.extend(ctx, ms)
+		in.opened(r, 0) // also where nothing came: the emulator keeps such a call for ever
+		lease := in.extend(ctx, resp.GetReceivedMessages())
+		r.Deliver(in.deliveries(resp.GetReceivedMessages(), lease))
 	}
 }
 
 // extend brings the leases of pulled messages, which begin with the
-// subscription's own deadline, to the step that renewing counts on.
-func (in *inlet) extend(ctx context.Context, ms []queue.Delivery[Message]) {
-	step := in.lease()
-	if in.sub.AckDeadline >= step/2 || len(ms) == 0 {
-		return
+// subscription's own deadline, to the step that renewing counts on. It returns
+// how long they are.
+func (in *inlet) extend(ctx context.Context, ms []*pubsubpb.ReceivedMessage) time.Duration {
+	step, have := in.lease(), in.sub.AckDeadline
+	if have >= step/2 || len(ms) == 0 {
+		return have
 	}
 	handles := make([]any, len(ms))
-	for i := range ms {
-		handles[i] = ms[i].Handle
+	for i, m := range ms {
+		handles[i] = m.GetAckId()
 	}
-	if _, err := in.Renew(ctx, step, handles); err != nil && ctx.Err() == nil {
-		slog.Warn("extending the leases of pulled messages", "subscription", in.sub.Name, "error", err)
+	ctx, cancel := context.WithTimeout(ctx, have/4)
+	defer cancel()
+	if _, err := in.Renew(ctx, step, handles); err != nil {
+		slog.Debug("extending the leases of pulled messages; they are renewed later", "subscription", in.sub.Name, "error", err)
+		return have - have/4
 	}
+	return step
 }
 
 // deliveries makes the engine's form of received messages.
@@ -304,6 +392,9 @@ func (in *inlet) deliveries(ms []*pubsubpb.ReceivedMessage, lease time.Duration)
 			DeliveryAttempt: m.GetDeliveryAttempt(),
 		}
 		d.ID = pm.GetMessageId()
+		if in.sub.Ordered || in.ordered.Load() {
+			d.Order = pm.GetOrderingKey()
+		}
 		if a := in.cfg.IDAttribute; a != "" {
 			d.Key = pm.GetAttributes()[a]
 		}
