@@ -51,19 +51,19 @@ var everyKind = []Field{
 	{"empty array", Value{Kind: KindArray}},
 }
 
-var fullMessage = Message{
+var sampleMessage = Message{
 	Topic: "projects/p/topics/t", Data: []byte("body\x00"), Attributes: map[string]string{"b": "2", "a": "", "": "x"},
 	MessageID: "1234567890", PublishTime: nanos, OrderingKey: "key", AckID: "ack", DeliveryAttempt: 5, Fields: everyKind,
 }
 
 var samples = []sample{
-	sampleOf("message", fullMessage, encodeMessage, decodeMessage),
+	sampleOf("message", sampleMessage, encodeMessage, decodeMessage),
 	sampleOf("message of zero", Message{}, encodeMessage, decodeMessage),
 	sampleOf("message with empty attributes", Message{Data: []byte("x"), Attributes: map[string]string{}}, encodeMessage, decodeMessage),
 	sampleOf("message before 1970", Message{PublishTime: time.Unix(-1, 999999999).UTC()}, encodeMessage, decodeMessage),
 	sampleOf("result", PublishResult{ID: "id", Topic: "projects/p/topics/t", MessageID: "7", Latency: 1500 * time.Microsecond}, encodePublishResult, decodePublishResult),
 	sampleOf("result of zero", PublishResult{}, encodePublishResult, decodePublishResult),
-	sampleOf("failed", FailedMessage{Message: fullMessage, Reason: "data: 11 MB, the limit is 10", Permanent: true, Attempts: 3}, encodeFailedMessage, decodeFailedMessage),
+	sampleOf("failed", FailedMessage{Message: sampleMessage, Reason: "data: 11 MB, the limit is 10", Permanent: true, Attempts: 3}, encodeFailedMessage, decodeFailedMessage),
 	sampleOf("unknown", FailedMessage{Message: Message{Data: []byte("x")}, Reason: "no answer", Unknown: true}, encodeFailedMessage, decodeFailedMessage),
 }
 
