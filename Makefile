@@ -34,10 +34,10 @@ demo: ## embedded broker, N=50000 messages end to end through the bridge, verifi
 	@$(GO) run ./pipelines/demo $(if $(N),-n $(N)) $(ARGS)
 
 test: ## unit and pipeline tests with the race detector, in random order
-	$(GO) test -race -shuffle=on -p $(P) -timeout $(TIMEOUT) $(PKG)
+	@GO='$(GO)' scripts/test.sh test -race -shuffle=on -p $(P) -timeout $(TIMEOUT) $(PKG)
 
 integration: ## the packages with real brokers; says what cannot be had here
-	@GO='$(GO)' P='$(P)' scripts/integration.sh
+	@GO='$(GO)' P='$(P)' TIMEOUT='$(TIMEOUT)' scripts/integration.sh
 
 lint: ## gofumpt, go vet, golangci-lint and the rules of scripts/lint.sh
 	@GO='$(GO)' GOFUMPT='$(GOFUMPT)' GOLANGCI='$(GOLANGCI)' P='$(P)' scripts/lint.sh $(PKG)
