@@ -153,7 +153,7 @@ func TestF03BoundedInputWaitsForItsAnswers(t *testing.T) {
 		for _, withheld := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, withheld=%v", mode, withheld), func(t *testing.T) {
 				r := newWriteRig(t)
-				f := pubsubfake.Fault{Method: "Publish", AnswerDelay: 300 * time.Millisecond}
+				f := pubsubfake.Fault{Method: "Publish", AnswerDelay: 100 * time.Millisecond}
 				if withheld {
 					f = pubsubfake.Fault{Method: "Publish", Hang: true}
 				}
@@ -162,7 +162,10 @@ func TestF03BoundedInputWaitsForItsAnswers(t *testing.T) {
 				for i := range ms {
 					ms[i].Data = make([]byte, 64<<10)
 				}
-				opts := []WriteOption{Topic("orders"), mode, BatchCount(50), PublishTimeout(500 * time.Millisecond)}
+				opts := []WriteOption{Topic("orders"), mode, BatchCount(50)}
+				if withheld {
+					opts = append(opts, PublishTimeout(250*time.Millisecond))
+				}
 				if mode == BatchExact {
 					opts = append(opts, BatchDelay(50*time.Millisecond))
 				}
@@ -178,7 +181,7 @@ func TestF03BoundedInputWaitsForItsAnswers(t *testing.T) {
 					t.Fatalf("%d failed, want 120", len(r.failed))
 				}
 				for _, m := range r.failed {
-					if !m.Unknown || m.Permanent || m.Attempts < 1 || !strings.Contains(m.Reason, "500ms") || len(m.Message.Data) != 64<<10 {
+					if !m.Unknown || m.Permanent || m.Attempts < 1 || !strings.Contains(m.Reason, "250ms") || len(m.Message.Data) != 64<<10 {
 						m.Message.Data = nil
 						t.Fatalf("failed message %+v", m)
 					}
@@ -522,4 +525,24 @@ func TestWriteRefusesMistakesAtOnce(t *testing.T) {
 		}
 	}()
 	Write(s, conn, beam.PCollection{}, Topic("orders"))
+}
+
+func TestF27ClosedPortIsNamedAndNotUnknown(t *testing.T) {
+	r := newWriteRig(t)
+	r.conn.EmulatorHost = "127.0.0.1:1"
+	ms := messages(120)
+	start := time.Now()
+	r.run(ms, Topic("orders"), MaxAttempts(3))
+	r.checkOnce(ids(ms))
+	if len(r.failed) != 120 {
+		t.Fatalf("%d failed, want 120", len(r.failed))
+	}
+	for _, f := range r.failed {
+		if f.Attempts != 3 || f.Unknown || f.Permanent || !strings.Contains(f.Reason, "127.0.0.1:1") || !strings.Contains(f.Reason, "refused") {
+			t.Fatalf("failed %+v", f)
+		}
+	}
+	if d := time.Since(start); d > 10*time.Second {
+		t.Errorf("took %v", d)
+	}
 }
