@@ -1,7 +1,6 @@
 package pubsubio
 
 import (
-	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -28,12 +27,12 @@ func TestEmulatorHostWinsOverTheEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := pubsub.NewTopicAdminClient(context.Background(), opts...)
+	c, err := pubsub.NewTopicAdminClient(t.Context(), opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := c.CreateTopic(context.Background(), &pubsubpb.Topic{Name: testTopic}); err != nil {
+	if _, err := c.CreateTopic(t.Context(), &pubsubpb.Topic{Name: testTopic}); err != nil {
 		t.Errorf("creating a topic: %v", err)
 	}
 	if os.Getenv("PUBSUB_EMULATOR_HOST") != "127.0.0.1:1" {

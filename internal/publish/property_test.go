@@ -31,18 +31,18 @@ func TestEachMessageHasExactlyOneOutcome(t *testing.T) {
 func oneRun(t *testing.T, seed uint64, sizes []int, keys, window int, hold bool) {
 	f := &fake{}
 	rnd := rand.New(rand.NewPCG(seed, 1))
-	fault := func() (error, time.Duration) {
+	fault := func() (time.Duration, error) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		faults := []error{nil, nil, nil, errBusy, errLost, errRefused, errBad}
-		return faults[rnd.IntN(len(faults))], time.Duration(rnd.IntN(1500)) * time.Millisecond
+		return time.Duration(rnd.IntN(1500)) * time.Millisecond, faults[rnd.IntN(len(faults))]
 	}
 	p := f.publisher(t)
 	p.Window = Room{Batches: window}
 	p.Policy.MaxAttempts = 3
 	p.Hold, p.HoldScope = hold, crand.Text() // a held key is held for as long as the process lives
 	p.Send = func(ctx context.Context, client int, b Batch[string]) ([]Reply[int], error) {
-		err, pause := fault()
+		pause, err := fault()
 		if !sleep(ctx, pause) {
 			return nil, ctx.Err()
 		}
