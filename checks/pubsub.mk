@@ -19,3 +19,8 @@ check-slow-sink:
 	@$(GO) run ./checks/slow-sink -n $(or $(N),100000) -rate $(or $(RATE),50) -seconds $(or $(SECONDS),120)
 
 .PHONY: check-pubsub-drain check-pubsub-kill check-pubsub-reject check-idle check-slow-sink
+
+## check-windows: counts per key and minute of back-dated messages are exact, none late, the last after idling (SEED=1 MINUTES=10)
+check-windows:
+	@$(GO) run ./checks/windows -seed $(or $(SEED),1) -minutes $(or $(MINUTES),10)
+.PHONY: check-windows

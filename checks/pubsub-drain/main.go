@@ -63,6 +63,9 @@ func run(ctx context.Context) (string, error) {
 			return "", err
 		}
 		defer p.Kill()
+		if err := checks.Ready(ctx, p); err != nil {
+			return "", err
+		}
 		until := *n * (i + 1) / (*stops + 1)
 		err = checks.Wait(ctx, fmt.Sprintf("%d messages", until), 8*time.Minute, func() bool {
 			return book.Unique() >= until || p.Ended()

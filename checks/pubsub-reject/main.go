@@ -160,6 +160,9 @@ func withDeadLetters(ctx context.Context, source, sink *checks.Broker) (string, 
 			return "", err
 		}
 		defer p.Kill()
+		if err := checks.Ready(ctx, p); err != nil {
+			return "", err
+		}
 		until := *n * (i + 1) / len(ends)
 		err = checks.Wait(ctx, fmt.Sprintf("%d messages", until), 3*time.Minute, func() bool {
 			return r.book.Unique()+letters.Unique() >= until || p.Ended()

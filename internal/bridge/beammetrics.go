@@ -37,9 +37,7 @@ type sampleKey struct{ name, connector string }
 // beamMetrics sends the job's Beam metrics. A runner that gives none while the
 // job runs has them in its own monitoring.
 func (c *collector) beamMetrics(ctx context.Context, ch chan<- prometheus.Metric) {
-	c.mu.Lock()
-	r, err := c.job.client.metrics(ctx)
-	c.mu.Unlock()
+	r, err := c.job.client.Metrics(ctx)
 	if err != nil {
 		slog.Debug("asking for Beam metrics", "error", err)
 		return

@@ -100,7 +100,7 @@ func withJob(args []string, stdout, stderr io.Writer, do func(*Job, *screen, io.
 	if !beam.Initialized() {
 		beam.Init()
 	}
-	slog.SetDefault(slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: level(c.LogLevel)})))
+	slog.SetDefault(slog.New(newLogHandler(out, level(c.LogLevel))))
 	j, err := New(c.Config)
 	if err != nil {
 		return report(stderr, err)

@@ -9,6 +9,6 @@
 // The files follow a start of the command: command.go (subcommands, exit codes),
 // flags.go and file.go (where a Config comes from), config.go and system.go (what
 // it may hold), pipeline.go, outcome.go and boundary.go (the pipeline), job.go
-// and cancel.go (run, drain, stop), progress.go and http.go (what is seen).
+// (run), progress.go and http.go (what is seen).
 // pubsub.go is the one entry of the table of systems that Pub/Sub needs.
 package bridge

@@ -98,11 +98,7 @@ func (j *Job) health(w http.ResponseWriter, _ *http.Request) {
 
 // A collector exports the bridge's status, and the Beam metrics of the job
 // under their own names with the connector as a label.
-type collector struct {
-	job *Job
-
-	mu sync.Mutex // of the job client
-}
+type collector struct{ job *Job }
 
 var statusMetrics = []struct {
 	name, help string

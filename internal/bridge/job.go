@@ -5,31 +5,14 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/options/jobopts"
 
+	"github.com/beam-brokers/beam-brokers/internal/drain"
 	"github.com/beam-brokers/beam-brokers/internal/prism"
-	"github.com/beam-brokers/beam-brokers/internal/queue"
-)
-
-// How a bridge stops. All of it together is less than 15 s, after which
-// supervisors commonly kill.
-const (
-	// emitFor is how long a drain goes on emitting what has been received.
-	emitFor = 4 * time.Second
-	// drainFor is how long a drain may take until the job is cancelled.
-	drainFor = 12 * time.Second
-	// retryingFor is drainFor while a message is being tried again for ever.
-	retryingFor = 3 * time.Second
-	// cancelFor is how long the job may take to end once it is cancelled.
-	cancelFor = time.Second
-	// closeFor is how long the readers may take to give back what they hold.
-	closeFor = 1500 * time.Millisecond
 )
 
 // A Job is one run of a bridge. A process runs one at a time, because stopping
@@ -43,7 +26,7 @@ type Job struct {
 	name     string
 	counters *Counters
 	pipeline *beam.Pipeline
-	client   jobClient
+	client   *drain.Client
 
 	mu    sync.Mutex
 	state string
@@ -75,7 +58,7 @@ func New(c Config) (*Job, error) {
 	}
 	j := &Job{
 		config: c, sides: s, name: name, counters: countersOf(name),
-		Warnings: s.notices(), client: jobClient{name: name}, state: stateStarting,
+		Warnings: s.notices(), client: drain.NewClient(name), state: stateStarting,
 	}
 	j.pipeline = s.build(name, c.OnFailure)
 	if err := j.checkBoundaries(); err != nil {
@@ -144,108 +127,26 @@ func (j *Job) Check(ctx context.Context) (warnings []string, err error) {
 
 // Run runs the bridge until ctx ends, and then drains it: nothing more is
 // received, what is in hand is written and acknowledged, the rest is given
-// back. It also ends when the source does. now, when it is closed, cancels the
-// job at once; messages that are not acknowledged then come again.
+// back. It also ends when the source does. now, when it is closed, stops at
+// once; messages that are not acknowledged then come again.
 //
 // The error is nil when every message that was taken is settled or given back
 // on purpose.
 func (j *Job) Run(ctx context.Context, now <-chan struct{}) error {
 	defer forgetCounters(j.name)
-	defer j.client.close()
-	*jobopts.JobName = j.name
-	ended := make(chan error, 1)
 	j.to(stateRunning)
-	// beam.Run must not see ctx end: Prism panics on that.
-	go func() { ended <- j.run(context.WithoutCancel(ctx)) }()
-	select {
-	case err := <-ended:
-		return j.over(ctx, err)
-	case <-ctx.Done():
+	d := drain.Job{
+		Pipeline: j.pipeline, Runner: j.config.runner(), Client: j.client, Now: now,
+		Draining: func() { j.to(stateDraining) },
+		Stuck:    func() bool { return j.counters.Retrying.Load() > 0 },
 	}
-	j.to(stateDraining)
-	lift := queue.DrainAll(emitFor)
-	defer lift()
-	err, done := j.drained(ended, now)
-	if !done {
-		j.cancel(context.WithoutCancel(ctx), ended)
-		err = nil // the job was ended; what it had not settled is given back
-	}
-	return j.over(ctx, err)
-}
-
-// run runs the pipeline; a panic of its construction is an error.
-func (j *Job) run(ctx context.Context) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("running on %s: %v", j.config.runner(), p)
-		}
-	}()
-	_, err = beam.Run(ctx, j.config.runner(), j.pipeline)
-	return err
-}
-
-// drained waits for the end of the job while that is worth waiting for.
-func (j *Job) drained(ended <-chan error, now <-chan struct{}) (err error, done bool) { //nolint:revive // err is the job's, not this function's
-	limit := time.NewTimer(drainFor)
-	defer limit.Stop()
-	look := time.NewTicker(250 * time.Millisecond)
-	defer look.Stop()
-	start := time.Now()
-	for {
-		select {
-		case err := <-ended:
-			return err, true
-		case <-now:
-			slog.Warn("stopping at once; what is in flight will be delivered again")
-			return nil, false
-		case <-limit.C:
-			slog.Warn("draining took too long; what is in flight is given back", "after", drainFor)
-			return nil, false
-		case <-look.C:
-			if j.counters.Retrying.Load() > 0 && time.Since(start) > retryingFor {
-				slog.Warn("a message that cannot be written is given back", "messages", j.counters.Retrying.Load())
-				return nil, false
-			}
-		}
-	}
-}
-
-// cancel ends the job, for a moment's wait.
-func (j *Job) cancel(ctx context.Context, ended <-chan error) {
-	ctx, stop := context.WithTimeout(ctx, cancelFor)
-	defer stop()
-	if err := j.client.cancel(ctx); err != nil {
-		slog.Warn("cancelling the job", "error", err)
-	}
-	select {
-	case <-ended:
-	case <-ctx.Done():
-	}
-}
-
-// over settles what is left when the job has ended.
-func (j *Job) over(ctx context.Context, err error) error {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), closeFor)
-	defer stop()
-	if err != nil {
-		// Nothing of the failed bundle stands; receive no more and give it back.
-		lift := queue.DrainAll(0)
-		defer lift()
-	} else {
-		wait, stop := context.WithTimeout(ctx, closeFor/2)
-		defer stop()
-		_ = queue.WaitClosed(wait) // those that are late are closed below
-	}
-	if cerr := queue.CloseAll(ctx); cerr != nil {
-		slog.Warn("giving back messages; they will come again when their leases end", "error", cerr)
-	}
+	err := d.Run(ctx)
 	if reason := j.counters.Failure(); reason != "" {
-		j.to(stateFailed)
-		return errors.New(reason)
+		err = errors.New(reason) // says more plainly what the runner said
 	}
 	if err != nil {
 		j.to(stateFailed)
-		return fmt.Errorf("running on %s: %w", j.config.runner(), err)
+		return err
 	}
 	j.to(stateStopped)
 	return nil

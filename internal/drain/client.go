@@ -1,8 +1,9 @@
-package bridge
+package drain
 
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/metrics"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/runtime/metricsx"
@@ -12,17 +13,25 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// A jobClient talks to the job server that the job was submitted to: Prism in
-// this process, or the one at --endpoint.
-type jobClient struct {
+// A Client talks to the job server that a job was submitted to: Prism in this
+// process, or the one at --endpoint. It is safe for use from many goroutines.
+type Client struct {
 	name string // of the job
+
+	mu   sync.Mutex
 	conn *grpc.ClientConn
 	id   string
 }
 
+// NewClient makes a client for the job with a name that is unique in its job
+// server.
+func NewClient(jobName string) *Client { return &Client{name: jobName} }
+
 // find looks the job up. It is not there before it is submitted, and never on
 // runners without a job server.
-func (j *jobClient) find(ctx context.Context) (jobpb.JobServiceClient, error) {
+func (j *Client) find(ctx context.Context) (jobpb.JobServiceClient, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	if *jobopts.Endpoint == "" {
 		return nil, fmt.Errorf("finding job %q: there is no job server", j.name)
 	}
@@ -50,9 +59,9 @@ func (j *jobClient) find(ctx context.Context) (jobpb.JobServiceClient, error) {
 	return nil, fmt.Errorf("finding job %q: it is not known to the job server", j.name)
 }
 
-// cancel ends the job without its bundles. Cancelling the context of beam.Run
+// Cancel ends the job without its bundles. Cancelling the context of beam.Run
 // instead would panic inside Prism.
-func (j *jobClient) cancel(ctx context.Context) error {
+func (j *Client) Cancel(ctx context.Context) error {
 	client, err := j.find(ctx)
 	if err != nil {
 		return err
@@ -63,8 +72,8 @@ func (j *jobClient) cancel(ctx context.Context) error {
 	return nil
 }
 
-// metrics are the job's Beam metrics so far.
-func (j *jobClient) metrics(ctx context.Context) (*metrics.QueryResults, error) {
+// Metrics are the job's Beam metrics so far.
+func (j *Client) Metrics(ctx context.Context) (*metrics.QueryResults, error) {
 	client, err := j.find(ctx)
 	if err != nil {
 		return nil, err
@@ -77,7 +86,10 @@ func (j *jobClient) metrics(ctx context.Context) (*metrics.QueryResults, error) 
 	return &r, nil
 }
 
-func (j *jobClient) close() {
+// Close ends the connection.
+func (j *Client) Close() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	if j.conn != nil {
 		_ = j.conn.Close() // the job has ended; nothing is asked any more
 	}
