@@ -14,9 +14,10 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 )
 
-// The types have coders of their own. Beam's row coder keeps a time.Time only
-// by way of its JSON text, to the millisecond in other SDKs, and has no place
-// for a value whose type is known at run time only, as those of Fields are.
+// The types have coders of their own. Beam's row coder writes a time.Time as
+// JSON within the row, and it has no place for a value whose type is known at
+// run time only, as those of Fields are: it follows a Value into its Items until
+// the stack ends.
 //
 // Each encoding starts with a byte that is its version, then a bit set of the
 // fields that are not zero, then these fields in the order of their bits.
