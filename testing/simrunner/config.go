@@ -36,6 +36,9 @@ type Config struct {
 	// and 90 s.
 	Messages int
 	Duration time.Duration
+	// Idle is how long nothing happens before the run ends; afterwards
+	// Result.WatermarkLag is known.
+	Idle time.Duration
 	// Workers is how many workers there are at a time. Default 3.
 	Workers int
 	// CommitTimeout is what the source was given: how long a message may wait

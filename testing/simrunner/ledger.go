@@ -32,7 +32,7 @@ type message struct {
 	deliveries int
 	open       int
 	acked      bool
-	disturbed  bool // delivered twice at once, or taken back by the broker
+	disturbed  bool // delivered twice at once or once more, or taken back by the broker
 	durable    int
 	by         []place
 	past       []moment
@@ -122,7 +122,7 @@ func (l *ledger) event(e Event) {
 		m := l.message(e.ID)
 		m.deliveries++
 		m.open++
-		m.disturbed = m.disturbed || m.open > 1
+		m.disturbed = m.disturbed || m.open > 1 || m.acked
 		l.open[e.Delivery] = delivery{m, now, e.Worker}
 		l.note(m, e.Kind.String(), e.Worker, 0)
 		return

@@ -29,6 +29,9 @@ type Result struct {
 	Simulated time.Duration
 	// LongestHeld is the longest time from a delivery to its settlement.
 	LongestHeld time.Duration
+	// WatermarkLag is how far the watermark was behind the clock when the run
+	// ended, after Config.Idle.
+	WatermarkLag time.Duration
 	// Faults counts those that struck, by name, the broker's included.
 	Faults map[string]int
 	// Problems says what is wrong, a line for each kind.
@@ -82,6 +85,7 @@ type sim struct {
 	jobs    int
 	drawn   int
 	quiet   bool // no more faults
+	lag     time.Duration
 
 	hookSlot chan struct{}
 	bundles  sync.WaitGroup
@@ -218,7 +222,10 @@ func (s *sim) calm() {
 	look = func() {
 		if s.ledger.undurable() == 0 && s.cfg.Broker.Unsettled() == 0 || time.Now().After(give) {
 			s.logf("end: %d not in the output, %d not acknowledged", s.ledger.undurable(), s.cfg.Broker.Unsettled())
-			s.drain(false)
+			s.after(s.cfg.Idle, func() {
+				s.lag = time.Since(s.runner.watermark().ToTime())
+				s.drain(false)
+			})
 			return
 		}
 		s.after(time.Second, look)
@@ -483,7 +490,7 @@ func (s *sim) result() *Result {
 	r := &Result{
 		Mode: s.cfg.Mode, Seed: s.cfg.Seed, Published: s.cfg.Messages, Durable: s.cfg.Messages - l.undone,
 		Duplicates: l.dups, LateAgain: l.lateDup, Bundles: s.drawn, Simulated: time.Since(s.began),
-		LongestHeld: l.longest, Faults: s.counts, Log: s.log,
+		LongestHeld: l.longest, WatermarkLag: s.lag, Faults: s.counts, Log: s.log,
 	}
 	for kind, n := range l.problems {
 		r.Problems = append(r.Problems, fmt.Sprintf("%s: %d, first: %s", kind, n, l.first[kind]))
