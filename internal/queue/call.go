@@ -99,6 +99,7 @@ func (r *Reader[M]) Begin(ctx context.Context, t *Tracker, claim func() bool, es
 	if r.call != nil {
 		r.fenceOff(r.call, now)
 	}
+	r.rhythm.awaiting = len(r.calls) > 0
 	r.rhythm.begin(now)
 	r.supersede(epoch)
 	if r.epoch < 0 && (epoch > 0 || !est.fresh()) || r.epoch >= 0 && epoch > r.epoch+1 {

@@ -21,6 +21,7 @@ func (r *Reader[M]) startReceiving() {
 	done := make(chan struct{})
 	r.receive.cancel, r.receive.done = cancel, done
 	r.loops.Go(func() {
+		defer poke(r.kick) // what waited for the end of this
 		defer close(done)
 		err := r.broker.Receive(ctx, r)
 		r.Connected(false)
@@ -48,6 +49,12 @@ func (r *Reader[M]) receiveError() error {
 		return nil // nothing more would have been received
 	}
 	return err
+}
+
+// endingReceipt tells whether Receive has been told to end for good and has not
+// yet. The caller locks.
+func (r *Reader[M]) endingReceipt() bool {
+	return r.ending.begun && r.receive.done != nil && !isClosed(r.receive.done)
 }
 
 // stopReceiving ends Receive and waits for it.

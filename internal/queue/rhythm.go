@@ -10,6 +10,7 @@ type rhythm struct {
 	committedAt        time.Time     // of the newest commit
 	resume             time.Duration // delay that the last call asked for
 	interval           time.Duration // that the runner keeps, 0: none
+	awaiting           bool          // the outcome of a bundle is; how long was idle is not known
 	commit             time.Duration // from a call's begin to its commit
 	write              time.Duration // from a call's end to its commit
 	longestCommit      time.Duration // from a bundle's end to its commit
@@ -40,7 +41,9 @@ func (p *rhythm) begin(now time.Time) {
 	}
 	if !p.lastBegin.IsZero() {
 		p.period = smooth(p.period, now.Sub(p.lastBegin))
-		p.measure(now)
+		if !p.awaiting {
+			p.measure(now)
+		}
 	}
 	p.lastBegin = now
 }

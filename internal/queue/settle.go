@@ -71,7 +71,11 @@ func (r *Reader[M]) settleLoop() {
 func (r *Reader[M]) nextSettlements() (Settlement, []settlement[M]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	ending := r.endingReceipt()
 	for _, how := range []Settlement{Nack, Release, Ack} {
+		if ending && how != Ack {
+			continue // it would come again at once, and be given back again
+		}
 		if q := r.queue[how]; len(q) > 0 {
 			n := min(len(q), SettleBatch)
 			batch := q[:n:n]
