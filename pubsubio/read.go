@@ -73,7 +73,7 @@ func TryRead(s beam.Scope, conn Connection, subscription string, opts ...ReadOpt
 	messages, failed, never := beam.ParDo3(s, f, prepared(s, conn, cfg))
 	prism.Escape(s, never)
 	if cfg.NumWriters != 1 {
-		messages = beam.Reshuffle(s, messages)
+		messages = forWriters(s, cfg.NumWriters, messages)
 	}
 	return ReadResult{Messages: messages, Failed: failed}, nil
 }

@@ -80,9 +80,9 @@ const (
 
 func (m GatherMode) applyRead(c *readConfig) { c.give("gatherMode"); c.GatherMode = m }
 
-// NumWriters spreads each bundle over n keys before it leaves the transform, so
-// that n workers can write it; Auto is the number of CPUs. Default 1: the bundle
-// stays together. It does not start more readers.
+// NumWriters splits each bundle into n parts before it leaves the transform, so
+// that n workers can write it; Auto is the number of CPUs of the worker that
+// reads. Default 1: the bundle stays together. It does not start more readers.
 func NumWriters(n int) ReadOption {
 	return readOption{"numWriters", func(c *readConfig) { c.NumWriters = n }}
 }
