@@ -392,7 +392,7 @@ func TestTypedFormsExist(t *testing.T) {
 		for _, d := range pkgs["pubsubio"].Files[name].Decls {
 			switch d := d.(type) {
 			case *ast.FuncDecl:
-				exported[d.Name.Name] = d.Recv == nil
+				exported[d.Name.Name] = exported[d.Name.Name] || d.Recv == nil
 			case *ast.GenDecl:
 				for _, s := range d.Specs {
 					switch s := s.(type) {

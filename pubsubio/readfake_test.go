@@ -1,6 +1,7 @@
 package pubsubio
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -36,6 +37,7 @@ type readRig struct {
 	*testing.T
 	srv  *pubsubfake.Server
 	conn Connection
+	name string // of the subscription; default orders-sub
 
 	fn       *readFn
 	worker   string // id of the harness that runs the bundles
@@ -135,7 +137,7 @@ func (r *readRig) source(opts ...ReadOption) {
 // build makes the source. Nothing is connected to.
 func (r *readRig) build(opts ...ReadOption) {
 	r.Helper()
-	cfg, err := newReadConfig(r.conn, "orders-sub", append([]ReadOption{Runner("prism")}, opts...)...)
+	cfg, err := newReadConfig(r.conn, cmp.Or(r.name, "orders-sub"), append([]ReadOption{Runner("prism")}, opts...)...)
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -26,7 +26,7 @@ const (
 	probeTimeout = 5 * time.Second
 	// How long the last messages of a stream that we end may take.
 	closeWait = time.Second
-	pullWait     = 5 * time.Second
+	pullWait  = 5 * time.Second
 
 	minReopen = 100 * time.Millisecond
 	maxReopen = 30 * time.Second
