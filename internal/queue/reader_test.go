@@ -154,6 +154,34 @@ func TestBoundByCountAndBytes(t *testing.T) {
 	})
 }
 
+// One settlement wakes one of those that wait, and may make room for all.
+func TestRoomForAllWakesAll(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := newRig(t, func(c *Config) { c.MaxBytes = 10 })
+		c := g.begin(Limits{})
+		synctest.Wait()
+		g.deliver("a")
+		var waiting atomic.Int64
+		for range 3 { // streams of one reader
+			waiting.Add(1)
+			go func() {
+				defer waiting.Add(-1)
+				if err := g.r.WaitRoom(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}()
+		}
+		c.read().end()
+		if synctest.Wait(); waiting.Load() != 3 {
+			t.Errorf("%d wait, want 3", waiting.Load())
+		}
+		c.finalize()
+		if n := waiting.Load(); n != 0 {
+			t.Errorf("%d still wait though there is room", n)
+		}
+	})
+}
+
 func TestRedeliveryWhileOpenReplacesTheHandle(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		g := newRig(t, nil)
