@@ -116,7 +116,7 @@ func attributesToHeaders(attributes map[string]string) []Header {
 	}
 	hs := make([]Header, 0, len(attributes))
 	for name, value := range attributes {
-		hs = append(hs, text(name, value))
+		hs = append(hs, header(name, value))
 	}
 	slices.SortFunc(hs, func(a, b Header) int { return strings.Compare(a.Name, b.Name) })
 	return hs
@@ -157,16 +157,16 @@ func pubsubToFailed(f pubsubio.FailedMessage) FailedRecord {
 // deadLetterHeaders are what a dead letter carries beside the message.
 func deadLetterHeaders(f FailedRecord, source string, now time.Time) []Header {
 	hs := []Header{
-		text("dead_letter_reason", clip(f.Reason, 1000)),
-		text("dead_letter_source", source),
-		text("dead_letter_id", f.Record.ID),
-		text("dead_letter_failed_at", now.UTC().Format(time.RFC3339Nano)),
+		header("dead_letter_reason", clip(f.Reason, 1000)),
+		header("dead_letter_source", source),
+		header("dead_letter_id", f.Record.ID),
+		header("dead_letter_failed_at", now.UTC().Format(time.RFC3339Nano)),
 	}
 	if !f.Record.Time.IsZero() {
-		hs = append(hs, text("dead_letter_time", f.Record.Time.UTC().Format(time.RFC3339Nano)))
+		hs = append(hs, header("dead_letter_time", f.Record.Time.UTC().Format(time.RFC3339Nano)))
 	}
 	if f.Unknown {
-		hs = append(hs, text("dead_letter_unknown", "true"))
+		hs = append(hs, header("dead_letter_unknown", "true"))
 	}
 	return hs
 }

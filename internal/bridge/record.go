@@ -60,8 +60,8 @@ const (
 	KindNull  Kind = "null"
 )
 
-// text makes a text header.
-func text(name, value string) Header { return Header{Name: name, Value: []byte(value), Kind: KindText} }
+// header makes a text header.
+func header(name, value string) Header { return Header{Name: name, Value: []byte(value), Kind: KindText} }
 
 // A FailedRecord is a message that could not be read or written.
 type FailedRecord struct {
