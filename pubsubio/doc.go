@@ -8,9 +8,12 @@
 // of Message to one topic or to each message's own, and has exactly one outcome
 // for each message: Published or Failed.
 //
-//	r := pubsubio.Read(s, conn, "orders-sub")
+//	r := pubsubio.Read(s, conn, "orders-sub", pubsubio.MetadataFull)
 //	w := pubsubio.Write(s, conn, r.Messages, pubsubio.Topic("orders-copy"))
 //	beam.ParDo0(s, logFailure, w.Failed)
+//
+// By default a message read has Data, MessageID and PublishTime, as in the Spark
+// connector; MetadataFull adds ordering key and attributes, which a copy wants.
 //
 // # Delivery
 //

@@ -65,6 +65,7 @@ func TryRead(s beam.Scope, conn Connection, subscription string, opts ...ReadOpt
 	if err := prism.CheckRunner(cfg.Runner); err != nil {
 		return ReadResult{}, err
 	}
+	prism.WarnProcs()
 	if err := commit.Enable(); err != nil {
 		return ReadResult{}, fmt.Errorf("enabling commit hooks: %w", err)
 	}

@@ -60,8 +60,8 @@ type OrderingFailure string
 const (
 	// OrderingResume goes on with the key's next message (default).
 	OrderingResume OrderingFailure = "resume"
-	// OrderingHold sends the key's later messages of the bundle to Failed,
-	// unsent, so that none overtakes.
+	// OrderingHold sends the key's later messages to Failed, unsent, so that none
+	// overtakes, for as long as the process lives.
 	OrderingHold OrderingFailure = "hold"
 )
 

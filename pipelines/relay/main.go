@@ -45,7 +45,8 @@ func main() {
 		EmulatorHost: os.Getenv("PUBSUB_EMULATOR_HOST"),
 	}
 	p, s := beam.NewPipelineWithRoot()
-	in := pubsubio.Read(s, conn, *from)
+	// A copy wants attributes and ordering keys too, which are off by default.
+	in := pubsubio.Read(s, conn, *from, pubsubio.MetadataFull)
 	out := pubsubio.Write(s, conn, in.Messages, pubsubio.Topic(*to))
 	beam.ParDo0(s, refuse, out.Failed)
 
