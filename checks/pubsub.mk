@@ -24,3 +24,8 @@ check-slow-sink:
 check-windows:
 	@$(GO) run ./checks/windows -seed $(or $(SEED),1) -minutes $(or $(MINUTES),10)
 .PHONY: check-windows
+
+## bench-pubsub: pubsubio on Prism beside the plain client, 1 KiB: read and write at least half its rate (N=500000 RUNS=5)
+bench-pubsub:
+	@$(GO) run ./checks/bench-pubsub -n $(or $(N),500000) -runs $(or $(RUNS),5)
+.PHONY: bench-pubsub

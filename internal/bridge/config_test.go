@@ -247,8 +247,6 @@ func TestPubSubMapping(t *testing.T) {
 	}
 }
 
-
-
 func TestLines(t *testing.T) {
 	s := Status{State: stateRunning, Read: 1234567, Written: 5, Failed: 3, Dropped: 2, Unsettled: 1000, Backlog: -1, ReadRate: 1999.6, lag: 1500e6, Seconds: 61}
 	if got, want := s.line(), "read 2,000/s  written 0/s  failed 3  unsettled 1,000  watermark lag 1.5s  backlog -"; got != want {

@@ -61,7 +61,9 @@ const (
 )
 
 // header makes a text header.
-func header(name, value string) Header { return Header{Name: name, Value: []byte(value), Kind: KindText} }
+func header(name, value string) Header {
+	return Header{Name: name, Value: []byte(value), Kind: KindText}
+}
 
 // A FailedRecord is a message that could not be read or written.
 type FailedRecord struct {

@@ -116,4 +116,3 @@ func syncDir(path string) error {
 	}
 	return errors.Join(d.Sync(), d.Close())
 }
-
