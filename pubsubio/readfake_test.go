@@ -61,7 +61,7 @@ func readBubble(t *testing.T, settings func(*pubsubpb.Subscription), f func(t *t
 	synctest.Test(t, func(t *testing.T) {
 		r := &readRig{T: t, worker: "worker-1", srv: pubsubfake.New(opts...)}
 		host, remove := inmemory.Register(func(o ...grpc.DialOption) (*grpc.ClientConn, error) {
-			return r.srv.Dial(context.Background(), o...)
+			return r.srv.Dial(t.Context(), o...)
 		})
 		r.conn = Connection{ProjectID: testProject, EmulatorHost: host}
 		before := slog.Default()

@@ -20,7 +20,6 @@ import (
 
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/metrics"
 	beamgraph "github.com/apache/beam/sdks/v2/go/pkg/beam/core/runtime/graphx"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 	"google.golang.org/grpc"
@@ -32,7 +31,7 @@ import (
 )
 
 func init() {
-	register.DoFn3x0[context.Context, beam.EventTime, Message](&keepMessageFn{})
+	register.DoFn1x0[Message](&keepMessageFn{})
 	register.DoFn1x0[FailedMessage](&keepUndecodedFn{})
 }
 
@@ -43,8 +42,6 @@ type prismRig struct {
 
 	mu      sync.Mutex
 	got     []Message
-	bundles []map[string]int // bundles seen behind the source: bodies
-	byID    map[string]map[string]int
 	failed  []FailedMessage
 	arrived chan struct{} // one signal for each message
 }
@@ -55,10 +52,10 @@ func newPrismRig(t *testing.T, opts ...pubsubfake.Option) *prismRig {
 	t.Helper()
 	r := &prismRig{
 		readRig: &readRig{T: t, srv: pubsubfake.New(opts...)}, key: rand.Text(),
-		byID: map[string]map[string]int{}, arrived: make(chan struct{}, 100_000),
+		arrived: make(chan struct{}, 100_000),
 	}
 	host, remove := inmemory.Register(func(o ...grpc.DialOption) (*grpc.ClientConn, error) {
-		return r.srv.Dial(context.Background(), o...)
+		return r.srv.Dial(t.Context(), o...)
 	})
 	r.conn = Connection{ProjectID: testProject, EmulatorHost: host}
 	prismRigs.Store(r.key, r)
@@ -101,7 +98,7 @@ func (r *prismRig) run(during func(), opts ...ReadOption) (beam.PipelineResult, 
 		during()
 		lift = queue.DrainAll(time.Second)
 	}()
-	res, err := beam.Run(context.Background(), "prism", p)
+	res, err := beam.Run(r.Context(), "prism", p)
 	<-ended
 	lift()
 	return res, err
@@ -122,16 +119,11 @@ func (r *prismRig) await(n int) {
 
 type keepMessageFn struct{ Key string }
 
-func (f *keepMessageFn) ProcessElement(ctx context.Context, _ beam.EventTime, m Message) {
+func (f *keepMessageFn) ProcessElement(m Message) {
 	v, _ := prismRigs.Load(f.Key)
 	r := v.(*prismRig)
 	r.mu.Lock()
 	r.got = append(r.got, m)
-	id := metrics.GetBundleID(ctx)
-	if r.byID[id] == nil {
-		r.byID[id] = map[string]int{}
-	}
-	r.byID[id][string(m.Data)]++
 	r.mu.Unlock()
 	r.arrived <- struct{}{}
 }
@@ -167,7 +159,7 @@ func TestReadOnPrismEndsWithAClearError(t *testing.T) {
 	r.publish(5)
 	_, err := r.run(func() {
 		r.await(5)
-		if _, err := r.srv.DeleteSubscription(context.Background(), &pubsubpb.DeleteSubscriptionRequest{Subscription: testSub}); err != nil {
+		if _, err := r.srv.DeleteSubscription(r.Context(), &pubsubpb.DeleteSubscriptionRequest{Subscription: testSub}); err != nil {
 			r.Error(err)
 		}
 		time.Sleep(500 * time.Millisecond)
@@ -513,11 +505,11 @@ func TestF04JobsLeaveNoGoroutines(t *testing.T) {
 		n := runtime.NumGoroutine()
 		for range 50 {
 			time.Sleep(10 * time.Millisecond)
-			if now := runtime.NumGoroutine(); now >= n {
+			now := runtime.NumGoroutine()
+			if now >= n {
 				return now
-			} else {
-				n = now
 			}
+			n = now
 		}
 		return n
 	}

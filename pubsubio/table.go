@@ -115,7 +115,7 @@ var gatherRows = []readRow{
 	}, readOpt(asRead(BatchCount))),
 	options.Func(options.Info{
 		Name: "numWriters", Typed: "NumWriters(n)", Default: "1", Legal: "1 or more, or auto", Sample: "4", Source: spark,
-		Doc: "Number of keys each bundle is spread over before it leaves the source, so that as many workers can write it; auto is the number of CPUs. It does not start more readers.",
+		Doc: "Number of parts each bundle is split into before it leaves the source, so that as many workers can write it; auto is the number of CPUs. It does not start more readers.",
 	}, parseWriters, readOpt(NumWriters)),
 }
 
