@@ -273,8 +273,10 @@ func TestUserSchema(t *testing.T) {
 		{"what may be absent", avroSchema, `{"id":1}`, `{"id":1,"name":null,"at":null,"raw":null}`, ""},
 		{"what may not", avroSchema, `{"name":"n"}`, "", `field "id": is missing`},
 		{"null where it may not be", avroSchema, `{"id":null}`, "", `field "id": is null, not a long`},
-		{"columns", ddl, `{"id":9007199254740993,"name":"n","price":12.5,"at":1723042829,"day":"2024-08-07","tags":["a",null],"sub":{"x":1,"y":{"k":0.5}}}`,
-			`{"id":9007199254740993,"name":"n","price":12.50,"at":"2024-08-07T15:00:29Z","day":"2024-08-07","tags":["a",null],"sub":{"x":1,"y":{"k":0.5}}}`, ""},
+		{
+			"columns", ddl, `{"id":9007199254740993,"name":"n","price":12.5,"at":1723042829,"day":"2024-08-07","tags":["a",null],"sub":{"x":1,"y":{"k":0.5}}}`,
+			`{"id":9007199254740993,"name":"n","price":12.50,"at":"2024-08-07T15:00:29Z","day":"2024-08-07","tags":["a",null],"sub":{"x":1,"y":{"k":0.5}}}`, "",
+		},
 		{"columns that are absent", ddl, `{"id":1}`, `{"id":1,"name":null,"price":null,"at":null,"day":null,"tags":null,"sub":null}`, ""},
 		{"too many digits", ddl, `{"id":1,"price":1.234}`, "", `field "price": does not fit decimal(6,2)`},
 		{"deep inside", ddl, `{"id":1,"sub":{"x":1,"y":{"k":"0.5"}}}`, "", `field "sub.y.k": is a string, not a double`},

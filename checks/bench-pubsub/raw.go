@@ -225,4 +225,3 @@ func (f *fake) published(ctx context.Context, topic string) error {
 	}
 	return err
 }
-

@@ -74,8 +74,10 @@ func (b *Broker) Stop() {
 // Project is the project of the checks.
 const Project = "check-project"
 
-// Topic and Subscription are full names.
-func Topic(id string) string        { return "projects/" + Project + "/topics/" + id }
+// Topic is the full name of a topic.
+func Topic(id string) string { return "projects/" + Project + "/topics/" + id }
+
+// Subscription is the full name of a subscription.
 func Subscription(id string) string { return "projects/" + Project + "/subscriptions/" + id }
 
 // Pair creates the topic ID-topic and its subscription ID-sub, and returns their full

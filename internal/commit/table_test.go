@@ -230,7 +230,7 @@ func TestExpiry(t *testing.T) {
 			w.ends("inst2", "", false)
 			time.Sleep(5*time.Second - 1)
 			o.want(t, nil)
-			time.Sleep(2)
+			time.Sleep(2 * time.Nanosecond)
 			o.want(t, map[string]Outcome{"a": Expired})
 			w.finalize("inst1") // too late
 			time.Sleep(DefaultTimeout - 6*time.Second)

@@ -129,7 +129,8 @@ func (j *Job) cancel(ctx context.Context, ended <-chan error) {
 		slog.Warn("cancelling the job", "error", err)
 	}
 	select {
-	case <-ended: // its error is the cancelling
+	case err := <-ended:
+		slog.Debug("the job has ended", "error", err) // the cancelling, most likely
 	case <-ctx.Done():
 	}
 }

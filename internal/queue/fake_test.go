@@ -207,14 +207,13 @@ func (g *rig) give(ds ...Delivery[string]) {
 // A runnerCall is a call in a bundle of its own.
 type runnerCall struct {
 	*Call[string]
-	g    *rig
-	ctx  context.Context
-	id   string
-	tr   *Tracker
-	got  []string
-	mu   sync.Mutex // as sdf.LockRTracker has
-	res  Result
-	over bool
+	g   *rig
+	ctx context.Context
+	id  string
+	tr  *Tracker
+	got []string
+	mu  sync.Mutex // as sdf.LockRTracker has
+	res Result
 }
 
 func (g *rig) bundleContext(id string) context.Context {

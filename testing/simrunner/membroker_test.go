@@ -26,7 +26,6 @@ type memBroker struct {
 	published int
 	delivered int
 	arrived   chan struct{} // closed when something becomes ready
-	deaf      bool          // settlements are lost
 }
 
 type memMessage struct {
