@@ -2,9 +2,9 @@
 check-pubsub-drain:
 	@$(GO) run ./checks/pubsub-drain -n $(or $(N),100000) -limit $(or $(LIMIT),1000) -broker $(or $(BROKER),auto)
 
-## check-pubsub-kill: killed with -9 five times: missing 0, duplicates <= kills x limit (N=100000 KILLS=5 LIMIT=1000 BROKER=auto)
+## check-pubsub-kill: killed with -9 five times: missing 0, duplicates <= kills x limit (N=100000 KILLS=5 LIMIT=1000 BROKER=auto, DELAY=50ms with BROKER=fake)
 check-pubsub-kill:
-	@$(GO) run ./checks/pubsub-kill -n $(or $(N),100000) -kills $(or $(KILLS),5) -limit $(or $(LIMIT),1000) -broker $(or $(BROKER),auto)
+	@$(GO) run ./checks/pubsub-kill -n $(or $(N),100000) -kills $(or $(KILLS),5) -limit $(or $(LIMIT),1000) -broker $(or $(BROKER),auto) $(if $(DELAY),-delay $(DELAY))
 
 ## check-pubsub-reject: sink refuses every 100th message: nothing acknowledged that is in no topic (N=20000 EVERY=100 BROKER=auto)
 check-pubsub-reject:
