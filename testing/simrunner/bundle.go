@@ -25,7 +25,8 @@ type bundle struct {
 	inst      string
 	src       *source
 	w         *worker
-	items     []*item
+	items     []*item // copies
+	origin    *item   // Dataflow: the runner's
 	plan      plan
 	started   time.Time
 	watermark mtime.Time // the output watermark when it started
@@ -46,6 +47,7 @@ type bundle struct {
 	stale     bool                 // the runner has given it up
 	heard     time.Time            // first finalization
 	committed map[string]time.Time // by slot: when the source could know
+	left      map[string]bool      // slots that another worker went on with before that
 	durable   bool
 }
 
@@ -70,6 +72,7 @@ func (b *bundle) RegisterCallback(d time.Duration, f func() error) {
 
 // A call is one ProcessElement under way.
 type call struct {
+	ctx       context.Context // the bundle's
 	fn        *dofn
 	src       *source
 	item      *item
@@ -110,7 +113,7 @@ func (b *bundle) execute(s *sim) (err error) {
 
 func (b *bundle) process(fn *dofn, it *item, emit func(int, mtime.Time, any)) error {
 	b.slot = it.slot
-	c := &call{fn: fn, src: b.src, item: it}
+	c := &call{ctx: b.ctx, fn: fn, src: b.src, item: it}
 	elem, rest, err := b.src.decode(it)
 	if err != nil {
 		return err
@@ -196,7 +199,7 @@ func (b *bundle) split(fraction float64) (asked, done bool) {
 func (c *call) residual(fraction float64) (*item, error) {
 	it := c.item.copy()
 	if c.src.stateful {
-		st, err := c.fn.call(context.TODO(), "WatermarkEstimatorState", c.estimator)
+		st, err := c.fn.call(c.ctx, "WatermarkEstimatorState", c.estimator)
 		if err != nil {
 			return nil, fmt.Errorf("reading the estimator's state: %w", err)
 		}

@@ -102,7 +102,7 @@ func (d *dataflow) processed(b *bundle, err error) {
 }
 
 func (d *dataflow) ended(b *bundle) {
-	s, it := d.s, b.items[0]
+	s, it := d.s, b.origin
 	if d.busy[it] != b {
 		s.logf("bundle %d: end of a zombie, %d elements, error %v", b.n, len(b.out), b.err)
 		return

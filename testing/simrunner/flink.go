@@ -120,6 +120,7 @@ func (f *flink) launch(w *worker, items []*item) {
 			}
 		})
 	}
+	s.ledger.begun(b)
 	s.run(b)
 }
 

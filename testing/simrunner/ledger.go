@@ -19,7 +19,6 @@ type ledger struct {
 	open     map[string]delivery
 	waiting  []*bundle // ended, finalized once, not known to be committed
 	undone   int       // published and not durable
-	out      int       // deliveries open
 	dups     int
 	lateDup  int // late redeliveries and duplicates
 	longest  time.Duration
@@ -221,8 +220,26 @@ func (l *ledger) heard(b *bundle) {
 // slots that both have.
 func (b *bundle) vouched(by *bundle, now time.Time) {
 	for _, it := range by.items {
-		if b.worksOn(it.slot) && b.committed[it.slot].IsZero() {
+		if b.worksOn(it.slot) && b.committed[it.slot].IsZero() && !b.left[it.slot] {
 			b.committed[it.slot] = now
+		}
+	}
+}
+
+// begun notes that a worker goes on with slots. Bundles of another worker that
+// wait to be vouched for in these do so in vain from then on: where that one
+// comes back, it cannot know how far the job had gone back in the meantime.
+func (l *ledger) begun(b *bundle) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, x := range l.waiting {
+		for _, it := range b.items {
+			if x.w != b.w && x.worksOn(it.slot) {
+				if x.left == nil {
+					x.left = map[string]bool{}
+				}
+				x.left[it.slot] = true
+			}
 		}
 	}
 }

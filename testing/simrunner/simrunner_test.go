@@ -20,9 +20,9 @@ import (
 )
 
 var (
-	seeds    = flag.Uint64("seeds", 4, "number of seeds of each test")
+	seeds    = flag.Uint64("seeds", 3, "number of seeds of each test")
 	first    = flag.Uint64("seed", 1, "first seed")
-	messages = flag.Int("messages", 1000, "number of messages of a run of TestPubsub")
+	messages = flag.Int("messages", 500, "number of messages of a run of TestPubsub")
 	only     = flag.String("mode", "", "the mode of TestPubsub; both if empty")
 	atLeast  = flag.Int("at-least", 0, "how often TestPubsub wants each fault to strike")
 )
