@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
+	"sync/atomic"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
@@ -30,6 +31,9 @@ type record struct {
 	// and each bundle of n messages as it ends.
 	element func(Message) error
 	finish  func(n int) error
+	// cancelled: bundles that are open now will not be committed, although they
+	// go on in this process.
+	cancelled atomic.Bool
 
 	mu       sync.Mutex
 	got      []Message // of bundles that have ended well
@@ -97,6 +101,9 @@ func (f *keepFn) FinishBundle() error {
 		if err := f.rec.finish(len(f.pending)); err != nil {
 			return err
 		}
+	}
+	if f.rec.cancelled.Load() {
+		return errOnPurpose
 	}
 	f.rec.mu.Lock()
 	defer f.rec.mu.Unlock()

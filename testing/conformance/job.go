@@ -179,6 +179,7 @@ func (j *job) cancel() {
 	if err := j.client.Cancel(ctx); err != nil {
 		j.Errorf("cancelling: %v", err)
 	}
+	j.rec.cancelled.Store(true)
 	select {
 	case <-j.ended:
 	case <-ctx.Done():
