@@ -100,9 +100,11 @@ func (r *Reader[M]) Begin(ctx context.Context, t *Tracker, claim func() bool, es
 		r.fenceOff(r.call, now)
 	}
 	r.rhythm.awaiting = len(r.calls) > 0
-	r.rhythm.begin(now)
-	r.supersede(epoch)
-	if r.epoch < 0 && (epoch > 0 || !est.fresh()) || r.epoch >= 0 && epoch > r.epoch+1 {
+	t.by.Store(r.name)
+	elsewhere := r.epoch >= 0 && t.r.By != r.name
+	r.rhythm.begin(now, elsewhere)
+	r.supersede(epoch, elsewhere)
+	if r.epoch < 0 && (epoch > 0 || !est.fresh()) || r.epoch >= 0 && (elsewhere || epoch > r.epoch+1) {
 		r.late.takeOver(est.CurrentWatermark(), est.State(), now)
 	}
 	r.epoch = epoch
@@ -128,13 +130,14 @@ func (r *Reader[M]) fenceOff(old *Call[M], now time.Time) {
 }
 
 // supersede gives back what was emitted at this epoch or later: the runner went
-// back to an earlier checkpoint, and those outputs are gone.
-func (r *Reader[M]) supersede(epoch int64) {
-	if epoch > r.epoch {
-		return
-	}
+// back to an earlier checkpoint, and those outputs are gone. When the slot was
+// read elsewhere in the meantime, nobody here knows how far it went back, and
+// under AtNextFinalize the slot's next bundles would vouch for what is gone: all
+// of it is given back.
+func (r *Reader[M]) supersede(epoch int64, elsewhere bool) {
+	all := elsewhere && r.cfg.Policy == commit.AtNextFinalize
 	for c := range r.calls {
-		if c.epoch >= epoch {
+		if all || c.epoch >= epoch {
 			c.resolve(commit.Failed)
 		}
 	}

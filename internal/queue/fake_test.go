@@ -229,8 +229,16 @@ func (g *rig) begin(l Limits) *runnerCall {
 }
 
 func (g *rig) beginAt(epoch int64, est *Estimator, l Limits) *runnerCall {
+	var by int64
+	if g.begun > 0 {
+		by = g.r.name
+	}
+	return g.beginFrom(Restriction{Epoch: epoch, By: by}, est, l)
+}
+
+func (g *rig) beginFrom(r Restriction, est *Estimator, l Limits) *runnerCall {
 	g.begun++
-	c := &runnerCall{g: g, id: fmt.Sprintf("inst%03d", g.begun), tr: NewTracker(Restriction{Epoch: epoch}, nil)}
+	c := &runnerCall{g: g, id: fmt.Sprintf("inst%03d", g.begun), tr: NewTracker(r, nil)}
 	c.ctx = g.bundleContext(c.id)
 	if l.Length == 0 {
 		l.Length = 50 * time.Millisecond

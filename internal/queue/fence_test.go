@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/beam-brokers/beam-brokers/internal/commit"
 )
 
 func TestNewerCallFencesTheOlder(t *testing.T) {
@@ -57,6 +59,45 @@ func TestFencedCallWakesAtOnce(t *testing.T) {
 	})
 }
 
+// Reader A emits a, which is finalized behind a checkpoint's barrier. The job
+// goes back to that checkpoint on another worker B, and the slot comes back to A
+// with a greater epoch: nothing that A does now proves that a is durable.
+func TestSlotThatWasElsewhereIsNotVouchedFor(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := newRig(t, func(c *Config) { c.Policy = commit.AtNextFinalize })
+		first := g.begin(Limits{})
+		synctest.Wait()
+		g.deliver("a")
+		first.read().end()
+		first.finalize()
+		g.wantSettled(map[string][]string{})
+
+		back := g.beginFrom(Restriction{Epoch: 7, By: nameOf("B")}, g.est, Limits{})
+		g.wantSettled(map[string][]string{"nack": {"h-a"}})
+		back.read().end()
+		back.finalize()
+		g.wantSettled(map[string][]string{"nack": {"h-a"}})
+	})
+}
+
+// The time that a slot spent elsewhere is not the runner's pace: taken for it,
+// the reader would keep its buffer for three times as long.
+func TestTimeElsewhereIsNoPace(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := newRig(t, nil)
+		g.begin(Limits{}).read().end()
+		time.Sleep(time.Hour)
+		g.beginFrom(Restriction{Epoch: 9, By: nameOf("B")}, g.est, Limits{}).read().end()
+		synctest.Wait()
+		g.r.mu.Lock()
+		gap := g.r.rhythm.gap
+		g.r.mu.Unlock()
+		if gap > time.Minute {
+			t.Errorf("gap %v", gap)
+		}
+	})
+}
+
 func TestEarlierEpochSupersedesWhatIsNotCommitted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		g := newRig(t, nil)
@@ -103,7 +144,7 @@ func TestRunnersCheckpointEndsTheCallAtOnce(t *testing.T) {
 		c.mu.Lock()
 		primary, residual, err := c.tr.TrySplit(0)
 		c.mu.Unlock()
-		if primary != (Restriction{Done: true}) || residual != (Restriction{Epoch: 1}) || err != nil {
+		if primary != (Restriction{Done: true}) || residual != (Restriction{Epoch: 1, By: g.r.name}) || err != nil {
 			t.Errorf("checkpoint: %v, %v, %v", primary, residual, err)
 		}
 		<-ended

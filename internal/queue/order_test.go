@@ -80,7 +80,7 @@ func TestIntervalIsTheRunnersIdleTime(t *testing.T) {
 	now := at(0)
 	// cycle is a call, its commit, and what the runner lets pass.
 	cycle := func(call, commit, resume, idle time.Duration) {
-		p.begin(now)
+		p.begin(now, false)
 		began := now
 		now = now.Add(call)
 		p.end(now, resume)

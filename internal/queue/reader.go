@@ -3,6 +3,7 @@ package queue
 import (
 	"cmp"
 	"context"
+	"hash/fnv"
 	"sync"
 	"time"
 
@@ -47,6 +48,7 @@ type Reader[M any] struct {
 	cfg    Config
 	broker Broker[M]
 	stats  *Stats
+	name   int64 // in Restriction.By
 
 	mu        sync.Mutex
 	buffer    fifo[M]              // received, not emitted; in order
@@ -110,6 +112,7 @@ func New[M any](cfg Config, b Broker[M]) *Reader[M] {
 		cfg:    cfg,
 		broker: b,
 		stats:  &Stats{},
+		name:   nameOf(cfg.Key),
 		table:  map[string]*entry[M]{},
 		calls:  map[*Call[M]]struct{}{},
 		late:   newLateness(cfg.Watermark, time.Now()),
@@ -133,6 +136,13 @@ func New[M any](cfg Config, b Broker[M]) *Reader[M] {
 	r.mu.Unlock()
 	join(r)
 	return r
+}
+
+// nameOf is a reader's name in Restriction.By, never 0.
+func nameOf(key string) int64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(key))
+	return int64(h.Sum64() | 1)
 }
 
 // poke wakes whoever waits on c, now or next.

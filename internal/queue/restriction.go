@@ -1,6 +1,9 @@
 package queue
 
-import "fmt"
+import (
+	"fmt"
+	"sync/atomic"
+)
 
 // A Restriction is one consumer slot of a queue. It holds no position: the
 // broker keeps that.
@@ -12,6 +15,9 @@ type Restriction struct {
 	Epoch int64
 	// Done marks a slot that is read to its end, drained or truncated.
 	Done bool
+	// By names the reader whose call made this the residual, 0 at first. A reader
+	// that finds another one's name knows that the slot was read elsewhere.
+	By int64
 }
 
 // Slots are the n initial restrictions.
@@ -29,6 +35,7 @@ type Tracker struct {
 	r       Restriction
 	backlog func() int64
 	stopped chan struct{}
+	by      atomic.Int64 // the reader of the call, 0 before Begin
 }
 
 // NewTracker tracks r. backlog, which may be nil, estimates what is left to
@@ -79,7 +86,10 @@ func (t *Tracker) TrySplit(fraction float64) (any, any, error) {
 	if fraction > 0 || t.IsDone() {
 		return t.r, nil, nil
 	}
-	residual := Restriction{Slot: t.r.Slot, Epoch: t.r.Epoch + 1}
+	residual := Restriction{Slot: t.r.Slot, Epoch: t.r.Epoch, By: t.r.By}
+	if by := t.by.Load(); by != 0 {
+		residual.Epoch, residual.By = t.r.Epoch+1, by
+	}
 	t.Finish()
 	return t.r, residual, nil
 }

@@ -35,7 +35,11 @@ func smooth(old, x time.Duration) time.Duration {
 	}
 }
 
-func (p *rhythm) begin(now time.Time) {
+func (p *rhythm) begin(now time.Time, elsewhere bool) {
+	if elsewhere {
+		p.lastEnd, p.lastBegin = time.Time{}, now
+		return // the gap is not the runner's pace
+	}
 	if !p.lastEnd.IsZero() {
 		p.gap = smooth(p.gap, now.Sub(p.lastEnd))
 	}
