@@ -187,8 +187,8 @@ func main() {
 		two, err = bulk(*n)
 	}
 	if err != nil {
-		fmt.Printf("sink-exact: FAILED %s %s: %v\n", one, two, err)
+		fmt.Printf("check-sink-exact: FAILED: %s %s: %v\n", one, two, err)
 		os.Exit(1)
 	}
-	fmt.Printf("sink-exact: ok %s; %s\n", one, two)
+	fmt.Printf("check-sink-exact: ok: %s; %s\n", one, two)
 }
