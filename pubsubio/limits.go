@@ -82,6 +82,13 @@ func (c *writeConfig) orderingKey(m Message) string {
 	return m.OrderingKey
 }
 
+// checksInOrder tells whether m is to be checked when its turn to be sent comes:
+// a key that is to be held after a failure is held from the failure's place in
+// the order on, which only the publisher knows.
+func (c *writeConfig) checksInOrder(m Message) bool {
+	return c.OrderingFailure == OrderingHold && c.orderingKey(m) != ""
+}
+
 // check returns what the service would refuse m for.
 func (c *writeConfig) check(m Message, eventTime int64, topic string) error {
 	attrs := c.attributes(m, eventTime)

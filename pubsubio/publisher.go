@@ -80,10 +80,12 @@ func newPublisher(conn Connection, c *writeConfig, hold string) *publish.Publish
 func (p *publisher) send(ctx context.Context, client int, b publish.Batch[item]) ([]publish.Reply[string], error) {
 	req := &pubsubpb.PublishRequest{Topic: b.Destination, Messages: make([]*pubsubpb.PubsubMessage, len(b.Messages))}
 	for i, it := range b.Messages {
-		// Seen here again, in its place, are the messages of an ordering key that
+		// Checked only here, in its place, are the messages of an ordering key that
 		// is to be held: those behind it must fail, those before it must not.
-		if err := p.config.check(it.Value, it.Time, b.Destination); err != nil {
-			return nil, &refusal{err, len(b.Messages) == 1}
+		if p.config.checksInOrder(it.Value) {
+			if err := p.config.check(it.Value, it.Time, b.Destination); err != nil {
+				return nil, &refusal{err, len(b.Messages) == 1}
+			}
 		}
 		req.Messages[i] = &pubsubpb.PubsubMessage{
 			Data:        it.Value.Data,

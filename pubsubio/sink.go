@@ -53,9 +53,7 @@ func (k *sink) chunk(ctx context.Context, chunks *batch.Chunker[Message], et bea
 		return nil
 	}
 	key := k.config.orderingKey(m)
-	// A key that is to be held after a failure is held from its place in the
-	// order on, which only the publisher knows: it checks such a message again.
-	if k.config.OrderingFailure != OrderingHold || key == "" {
+	if !k.config.checksInOrder(m) {
 		if err := k.config.check(m, it.Time, topic); err != nil {
 			k.refuse(ctx, it, fmt.Errorf("checking the message for %s: %w", topic, err), bad)
 			return nil
