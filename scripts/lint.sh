@@ -53,7 +53,7 @@ mapfile -t prose < <(printf '%s\n' "${everything[@]}" | grep -vE '(^|/)testdata/
 
 refuse 'time.After in a loop leaks its timer; use time.NewTimer and stop it' '\btime\.After\(' "${code[@]}"
 refuse 'a DoFn uses the context it is given' 'context\.(Background|T[O]DO)\(\)' "${dofns[@]}"
-refuse 'wrap errors with %w' 'Errorf\(.*: %v", err\)' "${code[@]}"
+refuse 'wrap errors with %w' 'fmt\.Errorf\(.*: %v", err\)' "${code[@]}"
 refuse 'say what is being done ("opening x"), not that it failed' '(Errorf|errors\.New)\("failed to' "${code[@]}"
 refuse 'finish it or file it' '(^|[^.A-Za-z])(T[O]DO|F[I]XME)\b' "${prose[@]}"
 refuse 'a path of one machine' '(^|[^A-Za-z0-9_.-])/((root|work|farm)/|home/[a-z]|tmp/[A-Za-z0-9])' "${prose[@]}"
@@ -62,7 +62,7 @@ refuse 'a package registry host' '(proxy[.]golang[.]org|sum[.]golang[.]org|regis
 part gofumpt gofumpt_clean
 part 'go vet' "$go" vet "$@"
 part 'go vet -tags integration' "$go" vet -tags integration "$@"
-part golangci-lint "$go" run "$GOLANGCI" run --concurrency "${P:-2}" "$@"
+part golangci-lint "$go" run "$GOLANGCI" run --allow-parallel-runners --concurrency "${P:-2}" "$@"
 
 [ "$failed" -eq 0 ] && echo "lint: clean"
 exit "$failed"
