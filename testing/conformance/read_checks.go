@@ -3,6 +3,7 @@ package conformance
 import (
 	"bytes"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -128,9 +129,25 @@ func checkRestart(r *rig) {
 	r.publish(d, msgs...)
 	rec := newRecord()
 	rec.element = slowly
+	var stand atomic.Bool
+	opened, entered := make(chan struct{}), make(chan int, 100)
+	rec.finish = func(n int) error {
+		if stand.Load() {
+			entered <- n
+			<-opened
+		}
+		return nil
+	}
 	j := r.read(d, rec, ReadOptions{MaxOutstanding: limit})
+	j.opened = opened
 	j.await(200)
+	stand.Store(true)
+	r.until("a bundle that is emitted and not committed", func() bool { return len(entered) > 0 })
+	time.Sleep(wrongAck)
 	j.cancel()
+	// A bundle that stands still holds a lock that all workers of the SDK in a
+	// process share (harness.monitoring); it is cancelled and may go.
+	j.open()
 	before := rec.messages()
 	if len(before) == len(msgs) {
 		r.Fatal("the job was through before it was cancelled")
