@@ -15,7 +15,6 @@ package main
 import (
 	"context"
 	"flag"
-	"fmt"
 	"log"
 	"os"
 	"time"
@@ -23,7 +22,6 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/window"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/options/gcpopts"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/transforms/stats"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/x/beamx"
 
@@ -34,23 +32,6 @@ var (
 	subscription = flag.String("subscription", "", "subscription to read")
 	key          = flag.String("key", "key", "attribute to count by")
 )
-
-func init() {
-	register.DoFn1x1[pubsubio.Message, string](&keyFn{})
-	register.Function3x0(show)
-}
-
-// keyFn takes the key of a message.
-type keyFn struct{ Attribute string }
-
-// ProcessElement returns the key.
-func (f *keyFn) ProcessElement(m pubsubio.Message) string { return m.Attributes[f.Attribute] }
-
-// show prints the count of one key in one window.
-func show(w beam.Window, key string, n int) {
-	start := w.(window.IntervalWindow).Start
-	fmt.Printf("%s\t%s\t%d\n", time.UnixMilli(int64(start)).UTC().Format(time.RFC3339), key, n)
-}
 
 func main() {
 	flag.Parse()
