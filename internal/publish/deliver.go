@@ -29,8 +29,7 @@ func (p *Publisher[M, R]) deliver(ctx context.Context, t *target, b Batch[M]) ([
 		d.total, cancel = context.WithTimeout(ctx, p.Policy.Total)
 		defer cancel()
 	}
-	t.count(d.client, +1)
-	defer t.count(d.client, -1)
+	defer t.done(d.client)
 	d.out = make([]Outcome[M, R], len(b.Messages))
 	all := make([]int, len(b.Messages))
 	for i, m := range b.Messages {

@@ -129,13 +129,15 @@ type Publisher[M, R any] struct {
 // room returns what b takes of the window.
 func (b Batch[M]) room() Room { return Room{1, len(b.Messages), b.Bytes} }
 
-// clientFor returns the client for b: by hash where order counts, else the one
+// clientFor takes the client for b: by hash where order counts, else the one
 // with the fewest batches in flight.
 func (p *Publisher[M, R]) clientFor(b Batch[M], t *target) int {
 	if b.Order != "" {
 		h := fnv.New32a()
 		_, _ = h.Write([]byte(b.Order))
-		return int(h.Sum32() % uint32(max(p.Clients, 1)))
+		client := int(h.Sum32() % uint32(max(p.Clients, 1)))
+		t.take(client)
+		return client
 	}
-	return t.leastBusy(max(p.Clients, 1))
+	return t.takeLeastBusy(max(p.Clients, 1))
 }

@@ -137,31 +137,41 @@ func (t *target) grant() {
 	}
 }
 
-// leastBusy picks the client with the fewest batches in flight, the lowest of
-// several, so that a low load needs few clients.
-func (t *target) leastBusy(clients int) int {
+// takeLeastBusy picks the client with the fewest batches in flight, the lowest
+// of several, so that a low load needs few clients, and counts one more on it.
+func (t *target) takeLeastBusy(clients int) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.grow(clients - 1)
 	best := 0
 	for i := range clients {
-		if i >= len(t.busy) || t.busy[i] == 0 {
-			return i
-		}
 		if t.busy[i] < t.busy[best] {
 			best = i
 		}
 	}
+	t.busy[best]++
 	return best
 }
 
-// count notes n more (or fewer) batches on a client.
-func (t *target) count(client, n int) {
+// take counts one more batch on a client, done one less.
+func (t *target) take(client int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.grow(client)
+	t.busy[client]++
+}
+
+func (t *target) done(client int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.busy[client]--
+}
+
+// grow makes room to count for a client. The caller locks.
+func (t *target) grow(client int) {
 	for len(t.busy) <= client {
 		t.busy = append(t.busy, 0)
 	}
-	t.busy[client] += n
 }
 
 // queueUp puts the caller at the end of key's queue. It waits for before (nil:
