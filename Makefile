@@ -35,6 +35,8 @@ demo: ## embedded broker, N=50000 messages end to end through the bridge, verifi
 
 test: ## unit and pipeline tests with the race detector, in random order
 	@GO='$(GO)' scripts/test.sh test -race -shuffle=on -p $(P) -timeout $(TIMEOUT) $(PKG)
+	@GO='$(GO)' scripts/test.sh 'test, cancelling jobs without the detector' -p $(P) -timeout $(TIMEOUT) \
+		-run 'SecondSignal|TestConformanceOnFake/(redelivery|restart)' ./internal/bridge ./testing/conformance/pubsub
 
 integration: ## the packages with real brokers; says what cannot be had here
 	@GO='$(GO)' P='$(P)' TIMEOUT='$(TIMEOUT)' scripts/integration.sh
