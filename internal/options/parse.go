@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"strconv"
 	"strings"
 	"time"
@@ -106,17 +107,26 @@ func scaled(number string, scale int64) (int64, error) {
 	if number == "" || strings.Trim(strings.TrimPrefix(number, "-"), "0123456789.") != "" {
 		return 0, errNumber
 	}
-	f, err := strconv.ParseFloat(number, 64)
-	switch {
-	case err != nil && !errors.Is(err, strconv.ErrRange):
+	// Exactly, not as a float: what is written out has to be read back.
+	r, ok := new(big.Rat).SetString(number)
+	if !ok || len(number) > maxNumber {
 		return 0, errNumber
-	case f < 0:
+	}
+	r.Mul(r, new(big.Rat).SetInt64(scale))
+	switch {
+	case r.Sign() < 0:
 		return 0, errors.New("is negative")
-	case f*float64(scale) >= math.MaxInt64:
+	case r.Cmp(new(big.Rat).SetInt64(math.MaxInt64)) >= 0:
 		return 0, errors.New("is too large")
 	}
-	return int64(math.Round(f * float64(scale))), nil
+	// Rounded to the nearest: (2 a + b) / 2 b for a fraction a / b.
+	twice := new(big.Int).Lsh(r.Num(), 1)
+	twice.Add(twice, r.Denom())
+	return twice.Div(twice, new(big.Int).Lsh(r.Denom(), 1)).Int64(), nil
 }
+
+// maxNumber bounds the digits of a number with a fraction.
+const maxNumber = 64
 
 // instants are the layouts of an instant, offset first. A fraction of a second
 // is taken by each.
