@@ -16,6 +16,7 @@ type Chunker[T any] struct {
 	open   map[group]*growing[T]
 	begun  int // chunks so far
 	held   int // bytes of all open chunks
+	usual  int // items of the last chunk that was closed: room for the next
 }
 
 type group struct{ destination, order string }
@@ -44,6 +45,9 @@ func (c *Chunker[T]) Add(destination, order string, it Item[T], now time.Time) [
 	}
 	if ch == nil {
 		ch = &growing[T]{Chunk: Chunk[T]{Destination: destination, Order: order, First: now.UnixNano()}, nth: c.begun}
+		if len(c.open) == 0 { // among many destinations few fill a batch
+			ch.Items = make([]Item[T], 0, c.usual)
+		}
 		c.begun++
 		c.open[g] = ch
 	}
@@ -63,6 +67,7 @@ func (c *Chunker[T]) Add(destination, order string, it Item[T], now time.Time) [
 func (c *Chunker[T]) close(g group, ch *growing[T]) Chunk[T] {
 	delete(c.open, g)
 	c.held -= ch.bytes
+	c.usual = len(ch.Items)
 	ch.Closed = true
 	return ch.Chunk
 }

@@ -90,9 +90,13 @@ func (d *delivery[M, R]) attempt(idx []int) (retry []int, blame error) {
 		defer cancel()
 	}
 	b := d.b
-	b.Messages = make([]M, len(idx))
-	for i, at := range idx {
-		b.Messages[i] = d.b.Messages[at]
+	if len(idx) < len(d.b.Messages) {
+		b.Messages = make([]M, len(idx))
+		for i, at := range idx {
+			b.Messages[i] = d.b.Messages[at]
+		}
+	}
+	for _, at := range idx {
 		d.out[at].Attempts++
 	}
 	replies, err := d.p.Send(ctx, d.client, b)
