@@ -76,7 +76,7 @@ func (in *inlet) keepReceiving(ctx context.Context, r *queue.Reader[Message], i 
 			wait = minReopen
 		}
 		in.stats.Reconnects.Add(1)
-		in.reopening(err, wait, first)
+		in.reopening(ctx, err, wait, first)
 		if sleep(ctx, wait) != nil {
 			return ctx.Err()
 		}
@@ -123,7 +123,7 @@ func (in *inlet) receiveOnce(ctx context.Context, r *queue.Reader[Message], i in
 
 // reopening says that a stream has to be opened again: once in a while, since
 // the end of a stream is normal and a broker that is down stays so for long.
-func (in *inlet) reopening(err error, wait time.Duration, first bool) {
+func (in *inlet) reopening(ctx context.Context, err error, wait time.Duration, first bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if text := fmt.Sprint(err); text != in.lastErr || time.Since(in.reported) > time.Minute {
@@ -132,7 +132,7 @@ func (in *inlet) reopening(err error, wait time.Duration, first bool) {
 		if errors.Is(err, io.EOF) && !first {
 			level = slog.LevelDebug
 		}
-		slog.Log(context.TODO(), level, "opening the stream again", "subscription", in.sub.Name, "in", wait, "because", err)
+		slog.Log(ctx, level, "opening the stream again", "subscription", in.sub.Name, "in", wait, "because", err)
 	}
 }
 
