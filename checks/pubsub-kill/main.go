@@ -49,6 +49,11 @@ func run(ctx context.Context) (string, error) {
 			checks.Say("killed with %d messages written", c.Book.Unique())
 			continue
 		}
+		// The killed ones may have written messages that they had no time to
+		// acknowledge: the bridge has to be there when these come again.
+		if err := c.AwaitLeases(ctx); err != nil {
+			return "", err
+		}
 		if _, err := p.Stop(checks.StopWithin); err != nil {
 			return "", err
 		}

@@ -111,10 +111,14 @@ func (c *Copy) follow(ctx context.Context, p *Process, until int) error {
 	return nil
 }
 
+// AwaitLeases waits until what the broker has leased out to a bridge that was
+// killed has come again.
+func (c *Copy) AwaitLeases(ctx context.Context) error { return Sleep(ctx, 2*copyLease) }
+
 // Finish waits until what the broker had leased out would have come again, ends
 // the reading, and returns how many messages are left in the subscription.
 func (c *Copy) Finish(ctx context.Context) (left int, err error) {
-	if err := Sleep(ctx, 2*copyLease); err != nil {
+	if err := c.AwaitLeases(ctx); err != nil {
 		return 0, err
 	}
 	rest, err := c.Broker.Left(ctx, c.fromSub, c.N, 5*time.Second)
